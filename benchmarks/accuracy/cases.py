@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from benchmarks.accuracy.models import module_of
 from benchmarks.accuracy.plans import state_for
+from benchmarks.accuracy.unestimated import unestimated_seconds
 from toast.analysis import forms
 from toast.analysis.analyse import analyse
 from toast.analysis.forms import decode
@@ -78,6 +79,7 @@ class Bench:
         names = [axis.name for axis in self.evaluator.mesh.axes]
         return {
             "compute_seconds": cost.compute,
+            "unestimated_seconds": unestimated_seconds(resolved),
             "communication_seconds": cost.communication,
             "peak_bytes": self.evaluator.laid_out(self.evaluator.room_bytes(state), cost.peak),
             "fits": cost.peak <= self.problem.reward.memory,

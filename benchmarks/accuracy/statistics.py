@@ -55,12 +55,22 @@ def wire_error(record: Record) -> float | None:
 
 
 def step_seconds(record: Record) -> tuple[float, float] | None:
-    """(predicted, compiled) seconds of a step; compiled is cycles plus collectives priced alike."""
+    """(predicted, compiled) seconds of a step; compiled is cycles plus collectives priced alike.
+
+    Neither has what the compiler gives no cycles.
+    """
     compiled = compiled_seconds(record)
     if compiled is None:
         return None
+    moving = float(record["predicted"]["communication_seconds"])
+    return comparable_seconds(record) + moving, compiled
+
+
+def comparable_seconds(record: Record) -> float:
+    """Predicted seconds of computation less those of what the compiler gives no cycles."""
     predicted = record["predicted"]
-    return float(predicted["compute_seconds"]) + float(predicted["communication_seconds"]), compiled
+    lacking = float(predicted.get("unestimated_seconds", 0.0))
+    return float(predicted["compute_seconds"]) - lacking
 
 
 def compiled_seconds(record: Record) -> float | None:

@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.accuracy.cases import state_of
 from benchmarks.accuracy.models import module_of as model_module
 from benchmarks.accuracy.records import HELD_OUT_PREFIX, Record, append_record, read_records
+from benchmarks.accuracy.unestimated import unestimated_seconds
 from benchmarks.zoo.lowering import module_of, path_of
 from benchmarks.zoo.sizing import module_at
 from benchmarks.zoo.summary import Summary
@@ -137,9 +138,11 @@ def _price(evaluator: Evaluator, state: State) -> dict[str, Any] | None:
         cost = evaluator.cost(state)
     except IndexError:
         return None
-    sent = sum(row.bytes for row in resolve(evaluator, state).totals())
+    resolved = resolve(evaluator, state)
+    sent = sum(row.bytes for row in resolved.totals())
     return {
         "compute_seconds": cost.compute,
+        "unestimated_seconds": unestimated_seconds(resolved),
         "communication_seconds": cost.communication,
         "peak_bytes": cost.peak,
         "room_bytes": evaluator.room_bytes(state),

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.accuracy.records import Record
 from benchmarks.accuracy.statistics import (
     QUIET,
+    comparable_seconds,
     compiled_seconds,
     moving_seconds,
     needed_bytes,
@@ -147,8 +148,8 @@ def _times(row: Record) -> dict[str, float]:
     """Ratios of seconds; of communication only where enough of it was predicted to speak of."""
     predicted, found = row["predicted"], {}
     verdict, seconds = Verdict.from_dict(row["compiled"]), compiled_seconds(row)
-    compute, moving = predicted["compute_seconds"], predicted["communication_seconds"]
-    if seconds is not None and verdict.compute_seconds is not None and is_estimated(row):
+    compute, moving = comparable_seconds(row), predicted["communication_seconds"]
+    if seconds and verdict.compute_seconds and compute > 0.0 and is_estimated(row):
         found["step"] = seconds / (compute + moving)
         found["compute"] = verdict.compute_seconds / compute
     wire = wire_bytes(row)

@@ -247,6 +247,9 @@ class LayoutAssignmentRules:
     does. `copies_images`: arguments that are convolved are copied to their tiles. `copies_padded`:
     images that are padded otherwise than alike on both sides are padded by themselves. The rows
     of a tile fill at least `column_bytes` of a column: few rows of narrow elements are padded.
+    What is looked up or added up lies row by row, unless more than half of that is padding, and
+    more than `most_padding` bytes. What is copied to lie so takes `turning_cost` times as long as
+    its bytes.
     """
 
     copies_arguments: bool
@@ -257,6 +260,8 @@ class LayoutAssignmentRules:
     copies_images: bool
     copies_padded: bool
     column_bytes: int
+    most_padding: float
+    turning_cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

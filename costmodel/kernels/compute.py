@@ -16,7 +16,7 @@ from toast.costmodel.kernels.convolution import (
     more_pixels,
     tiled,
 )
-from toast.costmodel.kernels.incremental import in_blocks, streamed, total
+from toast.costmodel.kernels.incremental import in_blocks, in_rows, streamed, total
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.passes.space_to_batch import NORMED
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WIDE
@@ -130,9 +130,22 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
     for k in range(t.fusions.copied_start[row], t.fusions.copied_start[row + 1]):
         tensor = t.fusions.copied[k]
         size = s.tensors.stored[tensor]
+        if t.fusions.by_row[row]:
+            spent += _turning(t, s, tensor)
+            continue
         moved = 2.0 * size * streamed(t.chip.on_chip, t.chip.streamed_from, size) / t.chip.bandwidth
         spent += max(moved, _elements(t, s, tensor) / t.chip.element_rate) + t.chip.overhead
     return spent
+
+
+@inner
+def _turning(t: Tables, s: Scratch, tensor: int) -> float:
+    """Seconds to copy an argument into rows, or a result out of them; 0.0 where it lies so."""
+    size, rows = float(s.tensors.stored[tensor]), in_rows(t, s, tensor)
+    if rows <= size:
+        return 0.0
+    moved = size + rows * streamed(t.chip.on_chip, t.chip.streamed_from, rows)
+    return moved * t.chip.turning / t.chip.bandwidth + t.chip.overhead
 
 
 @inner
@@ -234,11 +247,12 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
     moved, wrote, elements, made, narrow = 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(first, t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
-        size = _moved(t, s, tensor)
-        handled = _elements(t, s, tensor)
-        moved += size * streamed(
-            t.chip.on_chip, t.chip.streamed_from, s.tensors.stored[t.fusions.whole[k]]
-        )
+        size, whole = _moved(t, s, tensor), s.tensors.stored[t.fusions.whole[k]]
+        if t.fusions.by_row[row]:
+            size = max(size, in_rows(t, s, tensor))
+            whole = max(whole, size)
+        handled = size / max(t.tensors.itemsize[tensor], 1.0)
+        moved += size * streamed(t.chip.on_chip, t.chip.streamed_from, whole)
         elements += handled
         if k < first + t.fusions.writes[row]:
             narrow = max(narrow, handled if t.tensors.itemsize[tensor] < WIDE else 0.0)

@@ -167,6 +167,20 @@ def by_row(t: Tables, s: Scratch, tensor: int, size: float) -> float:
 
 
 @inner
+def in_rows(t: Tables, s: Scratch, tensor: int) -> float:
+    """The bytes of a value that lies row by row, as what is looked up or added up does.
+
+    One that would be more than half padding, and too much of it, lies as fills tiles best.
+    """
+    stored = float(s.tensors.stored[tensor])
+    image = t.tensors.image[tensor, 0] >= 0
+    if image or not t.chip.fills_tiles or s.tensors.local[tensor] == 0.0:
+        return stored
+    rows = by_row(t, s, tensor, s.tensors.local[tensor])
+    return stored if rows - stored > max(stored, t.chip.most_padding) else rows
+
+
+@inner
 def _in_tiles(t: Tables, s: Scratch, tensor: int, size: float) -> float:
     """The bytes of an image in tiles, of channels by batch or of batch by channels.
 

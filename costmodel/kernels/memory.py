@@ -20,7 +20,7 @@ import numpy as np
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
 from toast.costmodel.kernels.combiner import late_bytes
-from toast.costmodel.kernels.incremental import by_row, in_blocks
+from toast.costmodel.kernels.incremental import in_blocks, in_rows
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
@@ -354,7 +354,7 @@ def _lying(t: Tables, s: Scratch, row: int) -> float:
     if lies == BLOCKED:
         image = t.tensors.image[tensor, 0] >= 0
         return size if image and in_blocks(t, s, tensor) > 0.0 else 0.0
-    rows = by_row(t, s, tensor, s.tensors.local[tensor]) if _in_rows(t, s, tensor) else size
+    rows = in_rows(t, s, tensor)
     return rows if lies == BY_ROW or rows > size else 0.0
 
 
@@ -365,13 +365,6 @@ def _whole(t: Tables, tensor: int) -> float:
     for d in range(t.tensors.start[tensor], t.tensors.start[tensor + 1]):
         size *= t.tensors.dim_size[d]
     return float(size)
-
-
-@inner
-def _in_rows(t: Tables, s: Scratch, tensor: int) -> bool:
-    """Whether rows of a tensor fill tiles: those of images do not lie together."""
-    image = t.tensors.image[tensor, 0] >= 0
-    return bool(t.chip.fills_tiles and not image and s.tensors.local[tensor] > 0.0)
 
 
 @inner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -20,10 +19,10 @@ from toast.costmodel.passes.layout_assignment import (
     OtherLayouts,
     copied_beside,
     lies,
-    turned_tables,
 )
 from toast.costmodel.passes.rematerialization import availability, recomputed_gaps
-from toast.costmodel.program.arrays import floats, ints, spans
+from toast.costmodel.passes.row_layouts import Span
+from toast.costmodel.program.arrays import flags, floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
@@ -101,10 +100,12 @@ def buffer_ranges(
     fusion: Fusion,
     reused: dict[int, int],
     others: OtherLayouts,
+    in_rows: list[Span],
 ) -> Buffered:
     """Buffers, then what is copied for the way that elements lie in memory.
 
     A result that takes over a donated argument's buffer (`reused`) has no memory of its own.
+    `in_rows` are copies of arguments that lie row by row.
     """
     inside = stored_inside(program, fusion)
     begun, read = value_spans(program, fusion)
@@ -126,7 +127,7 @@ def buffer_ranges(
     longer, guard = values[waits], np.full(program.values, -1)
     guard[longer] = product[longer]
     beside, begins, ends, part = _columns(copied_beside(program, fusion, others))
-    tables, at = (ints([row[side] for row in turned_tables(program, fusion)]) for side in (0, 1))
+    tables, lookup, update = (ints([row[side] for row in in_rows]) for side in range(3))
     launched = launched_at(program, fusion)
     start, needed = np.zeros_like(constants.stored), _last_read(program, fusion, constants.readers)
     images, appear, vanish, forms = _columns(kept_in_blocks(program, fusion, launched, read))
@@ -134,7 +135,7 @@ def buffer_ranges(
         rows(values, first, shorter, inner=last != program.ops),
         rows(longer, shorter[waits] + 1, last[waits], unsummed=guard[longer]),
         rows(beside, begins, ends, width=part),
-        rows(tables, at, at, width=1.0, lies=TURNED),
+        rows(tables, lookup, update, width=1.0, lies=TURNED),
         rows(images, appear, vanish, width=forms, lies=BLOCKED),
         rows(constants.stored, start, needed, width=constants.width, **CONSTANT),
     )
@@ -307,13 +308,6 @@ def _of_several(program: Program, fusion: Fusion) -> Bools:
     several = made > 1
     several[launched.ops] |= (count > 1)[launched.rows(launched.op_start)]
     return several[program.value_op]
-
-
-def flags(count: int, numbers: Iterable[int]) -> Bools:
-    """Which of `times` things have these numbers."""
-    found = np.zeros(count, dtype=np.bool_)
-    found[list(numbers)] = True
-    return found
 
 
 def written_over(program: Program, fusion: Fusion, reused: dict[int, int]) -> Bools:

@@ -12,15 +12,14 @@ import numpy as np
 
 from toast.analysis.program import ARGUMENT, Ints, Program
 from toast.analysis.types import itemsize
-from toast.costmodel.passes.fusion import SCATTERS, Fusion, batch_dims
+from toast.costmodel.passes.fusion import Fusion, batch_dims
 from toast.costmodel.passes.output_fusion import elementwise
+from toast.costmodel.passes.row_layouts import adds_rows
 from toast.costmodel.passes.scatter_expander import pooled_places
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
-from toast.costmodel.program.dataflow import named
 from toast.costmodel.program.launches import LaunchedFusion
 from toast.costmodel.program.lookups import BY_ROW, TILED, looked_up
-from toast.costmodel.program.op_traits import Role
 
 Beside = tuple[int, tuple[int, int], float]
 """A value, (first, last) position and how many of its size are held besides."""
@@ -129,20 +128,9 @@ def lies(program: Program, fusion: Fusion) -> Ints:
     if not fusion.profile.fusion.stores_looked_up:
         return found
     found[program.op_values[:-1][looked_up(program)]] = BY_ROW
-    adding = (fusion.flow.role == Role.UPDATE) & named(program, SCATTERS)
-    for op in np.flatnonzero(adding).tolist():
+    for op in np.flatnonzero(adds_rows(program, fusion)).tolist():
         found[program.sources[program.uses_of(op)[-1]]] = BY_ROW
     return found
-
-
-def turned_tables(program: Program, fusion: Fusion) -> list[tuple[int, int]]:
-    """Arguments in which rows are looked up, each with the position: copied there, row by row."""
-    if not fusion.profile.fusion.stores_looked_up:
-        return []
-    given = {argument.value for argument in program.arguments}
-    ops = np.flatnonzero(looked_up(program)).tolist()
-    tables = ((program.sources[program.uses_of(op)[0]], int(fusion.position[op])) for op in ops)
-    return [(table, at) for table, at in tables if table in given]
 
 
 def assign_layouts(program: Program, fusion: Fusion) -> OtherLayouts:

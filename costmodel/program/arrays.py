@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from toast.analysis.program import Floats, Ints
 
@@ -13,6 +14,13 @@ from toast.analysis.program import Floats, Ints
 def ints(values: Sequence[int] | Ints) -> Ints:
     """An array of whole numbers."""
     return np.asarray(values, dtype=np.int64)
+
+
+def flags(count: int, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """Which of `count` things have these numbers."""
+    found = np.zeros(count, dtype=np.bool_)
+    found[list(numbers)] = True
+    return found
 
 
 def floats(values: Sequence[float]) -> Floats:

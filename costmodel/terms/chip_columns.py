@@ -18,7 +18,9 @@ class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
-    images whose pixels lie apart take the time of `rows_apart` at least;
+    images whose pixels lie apart take the time of `rows_apart` at least; rows that are more than
+    half padding, and have more than `most_padding` bytes of it, lie otherwise; copies into rows
+    take `turning` times as long as their bytes;
     `bandwidth` in bytes, and `element_rate` in elements a second; seconds of `overhead` of each
     fusion, and those of the small fusions `launched` beside one collective. `on_chip` bytes keep
     operands; up to `on_chip_buffers` bytes of what is alive may be on the chip for
@@ -46,6 +48,8 @@ class ChipColumns(NamedTuple):
     tile_columns: int
     column_bytes: int
     rows_apart: int
+    most_padding: float
+    turning: float
     fills_tiles: bool
     in_blocks: bool
     blocked_forms: float
@@ -94,6 +98,8 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         tile_columns=device.tile[1],
         column_bytes=profile.layout_assignment.column_bytes,
         rows_apart=profile.convolution_tiling.rows_apart,
+        most_padding=profile.layout_assignment.most_padding,
+        turning=profile.layout_assignment.turning_cost,
         fills_tiles=profile.layout_assignment.pads_values,
         in_blocks=blocks.convolves_in_blocks,
         blocked_forms=1.0 + 0.5 * blocks.convolved_forms,

@@ -71,7 +71,7 @@ class LaunchedRow(NamedTuple):
 
     `reduced` are, of its reductions, the tensors that each may read, its own first; `copied` those
     that are copied to another memory layout or buffer, or back. `placed` are the indices by which a
-    loop places windows.
+    loop places windows. `by_row`: all that it moves lies row by row.
     """
 
     written: tuple[Moved, ...] = ()
@@ -80,6 +80,7 @@ class LaunchedRow(NamedTuple):
     reduced: tuple[tuple[int, ...], ...] = ()
     copied: tuple[int, ...] = ()
     placed: tuple[Placed, ...] = ()
+    by_row: bool = False
 
 
 class Fusions(NamedTuple):
@@ -87,8 +88,9 @@ class Fusions(NamedTuple):
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
     `whole` in memory; `copied` tensors; those that `placed` windows with `placed_launches` for each
-    element; its contractions, from `dot_start` on; its reductions, from `reduced_start` on, and of
-    each the tensors that it may read: as it does alone, and as others want what it reads.
+    element; if all that it moves lies `by_row`; its contractions, from `dot_start` on; its
+    reductions, from `reduced_start` on, and of each the tensors that it may read: as it does alone,
+    and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
     their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
@@ -120,6 +122,7 @@ class Fusions(NamedTuple):
     placed_start: Ints
     placed: Ints
     placed_launches: Floats
+    by_row: Bools
 
 
 class FusionScratch(NamedTuple):
@@ -148,7 +151,8 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         listing.seconds,
         listing.wanted,
         listing.widths,
-        copied_values(program, fusion, listing.other_layouts),
+        copied_values(program, fusion, listing.other_layouts) | listing.row_layouts.copied,
+        listing.row_layouts.moving,
     )
     leaving, known = loop_copies(program), dict[LaunchedRow, int]()
     apart = np.isin(launched.first_op, list(leaving)) & ~working
@@ -218,6 +222,7 @@ class RowMaker:
     wanted: Edges
     widths: Widths
     copied_values: dict[int, list[int]]
+    by_row: Bools
 
     @cached_property
     def _narrow(self) -> Bools:
@@ -259,6 +264,7 @@ class RowMaker:
             distinct(launched.read_start, self._of_uses()[launched.reads])[0],
             distinct(launched.dot_start, self._of_operands()[launched.dots])[0],
             copied,
+            self.by_row.astype(np.int64),
         ]
 
     @cached_property
@@ -327,6 +333,7 @@ class RowMaker:
             reduced=self._reduced(one),
             copied=_tensors(layouts, self.copied_values.get(number, ())),
             placed=self._placed(one),
+            by_row=bool(self.by_row[number]),
         )
 
     def _reduced(self, one: LaunchedFusion) -> tuple[tuple[int, ...], ...]:
@@ -449,6 +456,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         placed_start=starts(placed),
         placed=ints([tensor for row in placed for tensor, _ in row]),
         placed_launches=floats([launches for row in placed for _, launches in row]),
+        by_row=np.array([row.by_row for row in rows], dtype=np.bool_),
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
         side_size=ints([size for sides in factors for _, size in sides]),

@@ -16,6 +16,7 @@ from toast.costmodel.passes.buffer_assignment import Buffered, buffer_ranges, po
 from toast.costmodel.passes.cse import merge_identical_ops
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.layout_assignment import OtherLayouts, assign_layouts
+from toast.costmodel.passes.row_layouts import RowLayouts, row_layouts
 from toast.costmodel.program.buffers import reusing_results
 from toast.costmodel.program.contractions import contraction_seconds
 from toast.costmodel.program.sharding_units import Layouts
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.term import Term
 
 R = TypeVar("R")
-_FOR_ROWS = ("seconds", "widths", "_equal", "first_op", "buffers", "positions", "other_layouts")
+_FOR_ROWS = (
+    "seconds",
+    "widths",
+    "_equal",
+    "first_op",
+    "buffers",
+    "positions",
+    "other_layouts",
+    "row_layouts",
+)
 _FOR_COLUMNS = ("copies",)
 """Terms whose rows nothing asks for once the columns are made of them."""
 
@@ -106,6 +116,11 @@ class Listing:
         return assign_layouts(self.program, self.fusion)
 
     @cached_property
+    def row_layouts(self) -> RowLayouts:
+        """What lies row by row, and is copied to lie so."""
+        return row_layouts(self.program, self.fusion)
+
+    @cached_property
     def reused(self) -> dict[int, int]:
         """Results that take over the buffers of arguments."""
         return reusing_results(self.program)
@@ -114,7 +129,12 @@ class Listing:
     def buffers(self) -> Buffered:
         """The live ranges of buffers."""
         return buffer_ranges(
-            self.program, self.layouts, self.fusion, self.reused, self.other_layouts
+            self.program,
+            self.layouts,
+            self.fusion,
+            self.reused,
+            self.other_layouts,
+            self.row_layouts.held,
         )
 
     @cached_property

@@ -1,0 +1,134 @@
+"""Tables in which rows are looked up and added up: they lie row by row, and are copied to lie so.
+
+An argument lies as it fills tiles best, which for narrow rows is by columns. A TPU looks up and
+adds up whole rows, so it copies such an argument to rows first. The sum of rows lies so too, and
+what an update computes with it; what that reads of the arguments is copied, and its results are
+copied back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from toast.analysis.program import Program
+from toast.costmodel.passes.fusion import SCATTERS, Fusion
+from toast.costmodel.passes.output_fusion import elementwise
+from toast.costmodel.program.arrays import flags, spans
+from toast.costmodel.program.dataflow import Bools, named
+from toast.costmodel.program.lookups import looked_up
+from toast.costmodel.program.op_traits import Role
+
+ROUNDS = 8
+"""Through at most so many fusions, one behind another, an update passes on how its sum lies."""
+Span = tuple[int, int, int]
+"""A value with its first and last position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLayouts:
+    """What lies row by row, as far as it is computed with.
+
+    By fusion, if all that it moves lies so (`moving`), and by its number the values that are copied
+    into rows for it and out of them behind it. `held` are copies of arguments.
+    """
+
+    moving: Bools
+    copied: dict[int, list[int]] = field(default_factory=dict)
+    held: list[Span] = field(default_factory=list)
+
+
+def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
+    """What lies row by row on a TPU; nothing elsewhere."""
+    launched = fusion.launched
+    if not fusion.profile.fusion.stores_looked_up:
+        return RowLayouts(moving=np.zeros(len(launched), dtype=np.bool_))
+    single, found = np.diff(launched.op_start) == 1, looked_up(program)
+    moving = single & (found | adds_rows(program, fusion))[launched.first_op]
+    updating, lying = _updates(program, fusion)
+    moving |= updating
+    updated, copied, held = dict[int, int](), dict[int, list[int]](), list[Span]()
+    tables = _tables(program, fusion, single & found[launched.first_op])
+    for number in np.flatnonzero(updating).tolist():
+        begin, end = _span(program, fusion, number, lying)
+        given, made = _exchanged(program, fusion, number)
+        updated |= dict.fromkeys(given, end)
+        held += [(value, begin, end) for value in given if value not in tables]
+        copied[number] = given + made
+    copied |= {number: [table] for table, number in tables.items() if table not in updated}
+    held += _held(program, fusion, found, updated)
+    return RowLayouts(moving=moving, copied=copied, held=held)
+
+
+def adds_rows(program: Program, fusion: Fusion) -> Bools:
+    """For each op whether it adds up rows."""
+    found: Bools = (fusion.flow.role == Role.UPDATE) & named(program, SCATTERS)
+    return found
+
+
+def _tables(program: Program, fusion: Fusion, lookups: Bools) -> dict[int, int]:
+    """Arguments in which rows are looked up outside loops, with the first lookup in each."""
+    given = {argument.value for argument in program.arguments}
+    found: dict[int, int] = {}
+    for number in np.flatnonzero(lookups).tolist():
+        op = int(fusion.launched.first_op[number])
+        table = _table(program, op)
+        if table in given and program.op_trips[op] == 1:
+            found.setdefault(table, number)
+    return found
+
+
+def _table(program: Program, op: int) -> int:
+    return int(program.sources[program.uses_of(op)[0]])
+
+
+def _updates(program: Program, fusion: Fusion) -> tuple[Bools, Bools]:
+    """Elementwise fusions of sums of rows, and for each value if it is such a sum or made of it."""
+    launched = fusion.launched
+    reader, read = launched.rows(launched.read_start), program.use_value[launched.reads]
+    counts = np.diff(program.op_values)[launched.ops]
+    made = spans(program.op_values[launched.ops], counts)
+    maker = np.repeat(launched.rows(launched.op_start), counts)
+    looping, own = elementwise(fusion.flow, launched), np.full(len(launched), -1)
+    own[looping] = program.value_shape[program.op_values[launched.first_op[looping]]]
+    sums = program.op_values[:-1][adds_rows(program, fusion) | looked_up(program)]
+    lying, updating = flags(program.values, sums.tolist()), looping
+    for _ in range(ROUNDS):
+        alike = lying[read] & (program.value_shape[read] == own[reader])
+        updating = looping & flags(len(launched), reader[alike].tolist())
+        more = made[updating[maker] & (program.value_shape[made] == own[maker])]
+        if lying[more].all():
+            break
+        lying[more] = True
+    return updating, lying
+
+
+def _span(program: Program, fusion: Fusion, number: int, lying: Bools) -> tuple[int, int]:
+    """From when the first sum of rows that an update reads is there, to the update."""
+    one = fusion.launched[number]
+    read = program.use_value[list(one.reads)]
+    sums = program.value_op[read[lying[read]]]
+    at = fusion.position
+    return int(at[sums].min()), int(at[list(one.ops)].max())
+
+
+def _exchanged(program: Program, fusion: Fusion, number: int) -> tuple[list[int], list[int]]:
+    """Of its own shape the program's arguments that an update reads, and results that it makes."""
+    one = fusion.launched[number]
+    shape = program.shape(program.values_of(one.ops[0])[0])
+    arguments = {argument.value for argument in program.arguments}
+    results = {int(program.use_value[result.use]) for result in program.results}
+    read = {int(program.sources[use]) for use in one.reads} & arguments
+    made = {value for op in one.ops for value in program.values_of(op)} & results
+    return [value for value in sorted(read) if program.shape(value) == shape], sorted(made)
+
+
+def _held(program: Program, fusion: Fusion, lookups: Bools, updated: dict[int, int]) -> list[Span]:
+    """Copies of the tables of lookups: for the lookup alone, or until their update."""
+    given, found = {argument.value for argument in program.arguments}, list[Span]()
+    for op in np.flatnonzero(lookups).tolist():
+        table, at = _table(program, op), int(fusion.position[op])
+        if table in given:
+            found.append((table, at, max(at, updated.get(table, at))))
+    return found
