@@ -34,9 +34,9 @@ class FusionRules:
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
     a fusion without a product reads or writes, `reducing_cost` one that it reduces where it writes
-    fewer, and `narrowing_cost` one that is rounded inside a product: computed to feed it, or made
-    by it in 16 bits. `product_start` is how long a product takes to start whose operands and
-    result are on the chip, over `op_overhead`.
+    fewer, `filling_cost` one of the zeros to which rows are added, and `narrowing_cost` one that is
+    rounded inside a product: computed to feed it, or made by it in 16 bits. `product_start` is how
+    long a product takes to start whose operands and result are on the chip, over `op_overhead`.
     """
 
     fuses: bool
@@ -56,6 +56,7 @@ class FusionRules:
     operand_cost: float
     element_cost: float
     reducing_cost: float
+    filling_cost: float
     narrowing_cost: float
     product_start: float
 
@@ -248,8 +249,8 @@ class LayoutAssignmentRules:
     images that are padded otherwise than alike on both sides are padded by themselves. The rows
     of a tile fill at least `column_bytes` of a column: few rows of narrow elements are padded.
     What is looked up or added up lies row by row, unless more than half of that is padding, and
-    more than `most_padding` bytes. What is copied to lie so takes `turning_cost` times as long as
-    its bytes.
+    more than `most_padding` bytes. An element that is read or written to lie so takes
+    `turning_cost` of the time that `element_rate` of the chip gives it.
     """
 
     copies_arguments: bool

@@ -16,7 +16,7 @@ from toast.costmodel.kernels.convolution import (
     more_pixels,
     tiled,
 )
-from toast.costmodel.kernels.incremental import in_blocks, in_rows, streamed, total
+from toast.costmodel.kernels.incremental import in_blocks, in_rows, side, streamed, total
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.passes.space_to_batch import NORMED
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WIDE
@@ -130,22 +130,44 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
     for k in range(t.fusions.copied_start[row], t.fusions.copied_start[row + 1]):
         tensor = t.fusions.copied[k]
         size = s.tensors.stored[tensor]
-        if t.fusions.by_row[row]:
-            spent += _turning(t, s, tensor)
-            continue
         moved = 2.0 * size * streamed(t.chip.on_chip, t.chip.streamed_from, size) / t.chip.bandwidth
         spent += max(moved, _elements(t, s, tensor) / t.chip.element_rate) + t.chip.overhead
     return spent
 
 
 @inner
-def _turning(t: Tables, s: Scratch, tensor: int) -> float:
-    """Seconds to copy an argument into rows, or a result out of them; 0.0 where it lies so."""
-    size, rows = float(s.tensors.stored[tensor]), in_rows(t, s, tensor)
-    if rows <= size:
-        return 0.0
-    moved = size + rows * streamed(t.chip.on_chip, t.chip.streamed_from, rows)
-    return moved * t.chip.turning / t.chip.bandwidth + t.chip.overhead
+def _turning(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds to copy into rows what a fusion needs, and to bring back the rest.
+
+    It takes none where that lies in rows as it fills tiles best. What has one column is made a
+    vector, of rows that fill a tile one by one.
+    """
+    spent = 0.0
+    for k in range(t.fusions.turned_start[row], t.fusions.turned_start[row + 1]):
+        tensor = t.fusions.turned[k]
+        size, rows = float(s.tensors.stored[tensor]), in_rows(t, s, tensor)
+        if side(t, s, tensor, t.tensors.start[tensor + 1] - t.tensors.start[tensor] - 1) == 1:
+            size *= 1 + t.chip.tile_rows
+        elif rows > size:
+            size += rows * streamed(t.chip.on_chip, t.chip.streamed_from, rows)
+        else:
+            continue
+        elements = size / max(t.tensors.itemsize[tensor], 1.0)
+        spent += elements * t.chip.each_turned + t.chip.overhead
+    return spent
+
+
+@inner
+def _filling(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds to store zeros to which a fusion adds rows."""
+    spent = 0.0
+    for k in range(t.fusions.filled_start[row], t.fusions.filled_start[row + 1]):
+        tensor = t.fusions.filled[k]
+        size = in_rows(t, s, tensor)
+        elements = size / max(t.tensors.itemsize[tensor], 1.0)
+        elements *= streamed(t.chip.on_chip, t.chip.streamed_from, size)
+        spent += elements * t.chip.each_filled
+    return spent
 
 
 @inner
@@ -219,9 +241,9 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
             partial = True
             size = s.tensors.stored[t.fusions.dot_sums[k]]
             sums += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
-        for side in range(2):
-            if t.fusions.dot_computed[k, side]:
-                fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, side, 1]))
+        for operand in range(2):
+            if t.fusions.dot_computed[k, operand]:
+                fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, operand, 1]))
     return seconds + again / t.chip.bandwidth, reducing, sums, fed, partial
 
 
@@ -293,7 +315,8 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         if partial:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
-        seconds += _copying(t, s, row) + _blocking(t, s, row) + _placing(t, s, row)
+        seconds += _copying(t, s, row) + _turning(t, s, row) + _filling(t, s, row)
+        seconds += _blocking(t, s, row) + _placing(t, s, row)
         spent = weight * (seconds + start)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent

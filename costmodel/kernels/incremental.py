@@ -93,6 +93,8 @@ def _measure(t: Tables, s: Scratch, tensor: int) -> None:
     s.tensors.stored[tensor] = s.tensors.given[tensor]
     if t.tensors.image[tensor, 0] >= 0:
         s.tensors.stored[tensor] = _in_tiles(t, s, tensor, size)
+    elif tiled and t.tensors.matrix[tensor, 0] >= 0:
+        s.tensors.stored[tensor] = _in_matrices(t, s, tensor, size)
 
 
 @inner
@@ -142,6 +144,20 @@ def _as_given(t: Tables, s: Scratch, tensor: int, size: float) -> float:
 
 
 @inner
+def _in_matrices(t: Tables, s: Scratch, tensor: int, size: float) -> float:
+    """The bytes of a batch of matrices in tiles, rows by columns or the other way round."""
+    fewest = _fewest_rows(t, t.tensors.itemsize[tensor])
+    rows, columns = t.chip.tile_rows, t.chip.tile_columns
+    one = side(t, s, tensor, t.tensors.matrix[tensor, 0])
+    other = side(t, s, tensor, t.tensors.matrix[tensor, 1])
+    least = min(
+        _rows(one, fewest, rows) * _up(other, columns),
+        _rows(other, fewest, rows) * _up(one, columns),
+    )
+    return np.ceil(size * least / (one * other))
+
+
+@inner
 def _best_columns(t: Tables, s: Scratch, tensor: int, dims: int) -> tuple[int, int]:
     """The two of several dimensions that fill the columns of tiles best, the better one first."""
     first, second, best, next_best = 0, 1, np.inf, np.inf
@@ -175,6 +191,9 @@ def in_rows(t: Tables, s: Scratch, tensor: int) -> float:
     stored = float(s.tensors.stored[tensor])
     image = t.tensors.image[tensor, 0] >= 0
     if image or not t.chip.fills_tiles or s.tensors.local[tensor] == 0.0:
+        return stored
+    last = t.tensors.start[tensor + 1] - t.tensors.start[tensor] - 1
+    if last < 1 or side(t, s, tensor, last) == 1:
         return stored
     rows = by_row(t, s, tensor, s.tensors.local[tensor])
     return stored if rows - stored > max(stored, t.chip.most_padding) else rows

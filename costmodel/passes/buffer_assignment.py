@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -21,12 +22,12 @@ from toast.costmodel.passes.layout_assignment import (
     lies,
 )
 from toast.costmodel.passes.rematerialization import availability, recomputed_gaps
-from toast.costmodel.passes.row_layouts import Span
+from toast.costmodel.passes.row_layouts import RowLayouts, Span
 from toast.costmodel.program.arrays import flags, floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.program.lookups import BLOCKED, TILED, TURNED, WHOLE
+from toast.costmodel.program.lookups import BLOCKED, LEFT, TILED, TURNED, WHOLE
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 
@@ -100,12 +101,12 @@ def buffer_ranges(
     fusion: Fusion,
     reused: dict[int, int],
     others: OtherLayouts,
-    in_rows: list[Span],
+    in_rows: RowLayouts,
 ) -> Buffered:
     """Buffers, then what is copied for the way that elements lie in memory.
 
     A result that takes over a donated argument's buffer (`reused`) has no memory of its own.
-    `in_rows` are copies of arguments that lie row by row.
+    What lies row by row is copied there, or from there (`in_rows`).
     """
     inside = stored_inside(program, fusion)
     begun, read = value_spans(program, fusion)
@@ -127,7 +128,8 @@ def buffer_ranges(
     longer, guard = values[waits], np.full(program.values, -1)
     guard[longer] = product[longer]
     beside, begins, ends, part = _columns(copied_beside(program, fusion, others))
-    tables, lookup, update = (ints([row[side] for row in in_rows]) for side in range(3))
+    tables, lookup, update = _columns_of(in_rows.held)
+    sums, summed, added = _columns_of(in_rows.columns)
     launched = launched_at(program, fusion)
     start, needed = np.zeros_like(constants.stored), _last_read(program, fusion, constants.readers)
     images, appear, vanish, forms = _columns(kept_in_blocks(program, fusion, launched, read))
@@ -136,6 +138,7 @@ def buffer_ranges(
         rows(longer, shorter[waits] + 1, last[waits], unsummed=guard[longer]),
         rows(beside, begins, ends, width=part),
         rows(tables, lookup, update, width=1.0, lies=TURNED),
+        rows(sums, summed, added, lies=LEFT),
         rows(images, appear, vanish, width=forms, lies=BLOCKED),
         rows(constants.stored, start, needed, width=constants.width, **CONSTANT),
     )
@@ -169,6 +172,11 @@ def joined(*parts: LiveRanges) -> LiveRanges:
     """The rows of one, and then of the others."""
     names = [column.name for column in fields(LiveRanges)]
     return LiveRanges(**{n: np.concatenate([getattr(one, n) for one in parts]) for n in names})
+
+
+def _columns_of(rows: list[Span]) -> Iterator[Ints]:
+    """Values, first and last positions."""
+    return (ints([row[side] for row in rows]) for side in range(3))
 
 
 def stored_inside(program: Program, fusion: Fusion) -> Bools:

@@ -130,6 +130,7 @@ def lies(program: Program, fusion: Fusion) -> Ints:
     found[program.op_values[:-1][looked_up(program)]] = BY_ROW
     for op in np.flatnonzero(adds_rows(program, fusion)).tolist():
         found[program.sources[program.uses_of(op)[-1]]] = BY_ROW
+        found[program.values_of(op)[0]] = BY_ROW
     return found
 
 

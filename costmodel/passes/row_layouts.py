@@ -1,9 +1,10 @@
 """Tables in which rows are looked up and added up: they lie row by row, and are copied to lie so.
 
 An argument lies as it fills tiles best, which for narrow rows is by columns. A TPU looks up and
-adds up whole rows, so it copies such an argument to rows first. The sum of rows lies so too, and
-what an update computes with it; what that reads of the arguments is copied, and its results are
-copied back.
+adds up whole rows, so it copies such an argument to rows first. The sum of rows lies so too. An
+update computes in rows where most of what it reads lies so, the table and the sum: the rest is
+copied there, and the results are copied back. Where it reads two arguments besides the table, as
+Adam does, the sum is copied to columns.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from toast.analysis.program import Program
+from toast.analysis.program import Ints, Program
 from toast.costmodel.passes.fusion import SCATTERS, Fusion
 from toast.costmodel.passes.output_fusion import elementwise
 from toast.costmodel.program.arrays import flags, spans
@@ -22,6 +23,8 @@ from toast.costmodel.program.op_traits import Role
 
 ROUNDS = 8
 """Through at most so many fusions, one behind another, an update passes on how its sum lies."""
+MOST_OTHERS = 1
+"""An update that reads more arguments besides tables computes in columns."""
 Span = tuple[int, int, int]
 """A value with its first and last position."""
 
@@ -31,12 +34,16 @@ class RowLayouts:
     """What lies row by row, as far as it is computed with.
 
     By fusion, if all that it moves lies so (`moving`), and by its number the values that are copied
-    into rows for it and out of them behind it. `held` are copies of arguments.
+    into rows or out of them for it or behind it (`turned`); the tables that are copied before a
+    lookup, and sums that begin as `zeros`. `held` are copies in rows, `columns` those of sums.
     """
 
     moving: Bools
-    copied: dict[int, list[int]] = field(default_factory=dict)
+    turned: dict[int, list[int]] = field(default_factory=dict)
+    tables: dict[int, list[int]] = field(default_factory=dict)
+    zeros: dict[int, list[int]] = field(default_factory=dict)
     held: list[Span] = field(default_factory=list)
+    columns: list[Span] = field(default_factory=list)
 
 
 def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
@@ -46,25 +53,46 @@ def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
         return RowLayouts(moving=np.zeros(len(launched), dtype=np.bool_))
     single, found = np.diff(launched.op_start) == 1, looked_up(program)
     moving = single & (found | adds_rows(program, fusion))[launched.first_op]
-    updating, lying = _updates(program, fusion)
-    moving |= updating
-    updated, copied, held = dict[int, int](), dict[int, list[int]](), list[Span]()
     tables = _tables(program, fusion, single & found[launched.first_op])
-    for number in np.flatnonzero(updating).tolist():
-        begin, end = _span(program, fusion, number, lying)
+    updates, by_row, lying = _updates(program, fusion, tables)
+    turned = dict[int, list[int]]()
+    until, held, columns = dict[int, int](), list[Span](), list[Span]()
+    for number in updates.tolist():
         given, made = _exchanged(program, fusion, number)
-        updated |= dict.fromkeys(given, end)
-        held += [(value, begin, end) for value in given if value not in tables]
-        copied[number] = given + made
-    copied |= {number: [table] for table, number in tables.items() if table not in updated}
-    held += _held(program, fusion, found, updated)
-    return RowLayouts(moving=moving, copied=copied, held=held)
+        others = [value for value in given if value not in tables]
+        begin, end = _span(program, fusion, number, lying)
+        if not by_row[number]:
+            turned[number] = _summed(program, fusion, number, lying)
+            columns += [(value, begin, end) for value in turned[number]]
+            continue
+        moving[number] = True
+        turned[number] = given + made
+        until |= dict.fromkeys(given, end)
+        held += [(value, begin, end) for value in others]
+    return RowLayouts(
+        moving=moving,
+        turned=turned,
+        tables={number: [table] for table, number in tables.items() if table not in until},
+        zeros=_zeros(program, fusion, single),
+        held=held + _held(program, fusion, found, until),
+        columns=columns,
+    )
 
 
 def adds_rows(program: Program, fusion: Fusion) -> Bools:
     """For each op whether it adds up rows."""
     found: Bools = (fusion.flow.role == Role.UPDATE) & named(program, SCATTERS)
     return found
+
+
+def _zeros(program: Program, fusion: Fusion, single: Bools) -> dict[int, list[int]]:
+    """Sums of rows that begin as a constant, which is stored first, by their fusions."""
+    first = fusion.launched.first_op
+    return {
+        number: [program.values_of(int(first[number]))[0]]
+        for number in np.flatnonzero(single & adds_rows(program, fusion)[first]).tolist()
+        if program.constant[_table(program, int(first[number]))]
+    }
 
 
 def _tables(program: Program, fusion: Fusion, lookups: Bools) -> dict[int, int]:
@@ -83,8 +111,11 @@ def _table(program: Program, op: int) -> int:
     return int(program.sources[program.uses_of(op)[0]])
 
 
-def _updates(program: Program, fusion: Fusion) -> tuple[Bools, Bools]:
-    """Elementwise fusions of sums of rows, and for each value if it is such a sum or made of it."""
+def _updates(program: Program, fusion: Fusion, tables: dict[int, int]) -> tuple[Ints, Bools, Bools]:
+    """Elementwise fusions of sums of rows, and for each fusion if it would compute in rows.
+
+    For each value if it is such a sum, or made of one in rows. Rows of one column are a vector.
+    """
     launched = fusion.launched
     reader, read = launched.rows(launched.read_start), program.use_value[launched.reads]
     counts = np.diff(program.op_values)[launched.ops]
@@ -92,25 +123,35 @@ def _updates(program: Program, fusion: Fusion) -> tuple[Bools, Bools]:
     maker = np.repeat(launched.rows(launched.op_start), counts)
     looping, own = elementwise(fusion.flow, launched), np.full(len(launched), -1)
     own[looping] = program.value_shape[program.op_values[launched.first_op[looping]]]
+    alike = program.value_shape[read] == own[reader]
+    others = flags(program.values, [argument.value for argument in program.arguments])
+    others[list(tables)] = False
+    counted = np.bincount(reader[alike & others[read]], minlength=len(launched))
+    columns = program.of_shapes(lambda shape: shape[-1] if shape else 1, np.int64)
+    passing = counted <= MOST_OTHERS
+    passing[looping] &= columns[program.op_values[launched.first_op[looping]]] > 1
     sums = program.op_values[:-1][adds_rows(program, fusion) | looked_up(program)]
     lying, updating = flags(program.values, sums.tolist()), looping
     for _ in range(ROUNDS):
-        alike = lying[read] & (program.value_shape[read] == own[reader])
-        updating = looping & flags(len(launched), reader[alike].tolist())
-        more = made[updating[maker] & (program.value_shape[made] == own[maker])]
+        updating = looping & flags(len(launched), reader[alike & lying[read]].tolist())
+        more = made[(updating & passing)[maker] & (program.value_shape[made] == own[maker])]
         if lying[more].all():
             break
         lying[more] = True
-    return updating, lying
+    return np.flatnonzero(updating), passing, lying
+
+
+def _summed(program: Program, fusion: Fusion, number: int, lying: Bools) -> list[int]:
+    """What an update reads that lies in rows."""
+    read = {int(program.use_value[use]) for use in fusion.launched[number].reads}
+    return sorted(value for value in read if lying[value])
 
 
 def _span(program: Program, fusion: Fusion, number: int, lying: Bools) -> tuple[int, int]:
     """From when the first sum of rows that an update reads is there, to the update."""
-    one = fusion.launched[number]
-    read = program.use_value[list(one.reads)]
-    sums = program.value_op[read[lying[read]]]
-    at = fusion.position
-    return int(at[sums].min()), int(at[list(one.ops)].max())
+    sums = program.value_op[_summed(program, fusion, number, lying)]
+    at, ops = fusion.position, list(fusion.launched[number].ops)
+    return int(at[sums].min()), int(at[ops].max())
 
 
 def _exchanged(program: Program, fusion: Fusion, number: int) -> tuple[list[int], list[int]]:

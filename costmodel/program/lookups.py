@@ -8,9 +8,10 @@ from toast.analysis.program import Program
 from toast.costmodel.program.dataflow import Bools
 
 GATHER = "stablehlo.gather"
-TILED, BY_ROW, TURNED, BLOCKED, WHOLE = range(5)
-"""How a value lies in memory: as fills tiles best, row by row, or so only where that differs; only
-where it is an image in blocks of pixels; or whole, however it is sharded."""
+TILED, BY_ROW, TURNED, LEFT, BLOCKED, WHOLE = range(6)
+"""How a value lies in memory: as fills tiles best, row by row, so only where that differs, or as
+fills tiles best only where that differs; only where it is an image in blocks of pixels; or whole,
+however it is sharded."""
 
 
 def looked_up(program: Program) -> Bools:

@@ -19,8 +19,8 @@ class ChipColumns(NamedTuple):
 
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
     images whose pixels lie apart take the time of `rows_apart` at least; rows that are more than
-    half padding, and have more than `most_padding` bytes of it, lie otherwise; copies into rows
-    take `turning` times as long as their bytes;
+    half padding, and have more than `most_padding` bytes of it, lie otherwise; `each_turned` and
+    `each_filled`: seconds of an element that is copied into rows, and of a zero;
     `bandwidth` in bytes, and `element_rate` in elements a second; seconds of `overhead` of each
     fusion, and those of the small fusions `launched` beside one collective. `on_chip` bytes keep
     operands; up to `on_chip_buffers` bytes of what is alive may be on the chip for
@@ -49,7 +49,7 @@ class ChipColumns(NamedTuple):
     column_bytes: int
     rows_apart: int
     most_padding: float
-    turning: float
+    each_turned: float
     fills_tiles: bool
     in_blocks: bool
     blocked_forms: float
@@ -69,6 +69,7 @@ class ChipColumns(NamedTuple):
     feeding: float
     each_element: float
     each_reduced: float
+    each_filled: float
     product_start: float
     each_rounded: float
     rounding: float
@@ -99,7 +100,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         column_bytes=profile.layout_assignment.column_bytes,
         rows_apart=profile.convolution_tiling.rows_apart,
         most_padding=profile.layout_assignment.most_padding,
-        turning=profile.layout_assignment.turning_cost,
+        each_turned=profile.layout_assignment.turning_cost / device.element_rate,
         fills_tiles=profile.layout_assignment.pads_values,
         in_blocks=blocks.convolves_in_blocks,
         blocked_forms=1.0 + 0.5 * blocks.convolved_forms,
@@ -119,6 +120,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         feeding=profile.fusion.operand_cost,
         each_element=profile.fusion.element_cost / device.element_rate,
         each_reduced=profile.fusion.reducing_cost / device.element_rate,
+        each_filled=profile.fusion.filling_cost / device.element_rate,
         product_start=profile.fusion.product_start * device.op_overhead,
         each_rounded=profile.fusion.narrowing_cost / device.element_rate,
         rounding=device.element_rate * narrowing.rounding_rate,

@@ -21,6 +21,7 @@ from toast.costmodel.passes.fusion import REDUCES, Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
+from toast.costmodel.passes.row_layouts import RowLayouts
 from toast.costmodel.passes.scatter_expander import INDICES, launches_each
 from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
@@ -71,7 +72,8 @@ class LaunchedRow(NamedTuple):
 
     `reduced` are, of its reductions, the tensors that each may read, its own first; `copied` those
     that are copied to another memory layout or buffer, or back. `placed` are the indices by which a
-    loop places windows. `by_row`: all that it moves lies row by row.
+    loop places windows. `by_row`: all that it moves lies row by row; `turned` are copied into rows
+    or out of them, `filled` with zeros.
     """
 
     written: tuple[Moved, ...] = ()
@@ -80,6 +82,8 @@ class LaunchedRow(NamedTuple):
     reduced: tuple[tuple[int, ...], ...] = ()
     copied: tuple[int, ...] = ()
     placed: tuple[Placed, ...] = ()
+    turned: tuple[int, ...] = ()
+    filled: tuple[int, ...] = ()
     by_row: bool = False
 
 
@@ -88,9 +92,9 @@ class Fusions(NamedTuple):
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
     `whole` in memory; `copied` tensors; those that `placed` windows with `placed_launches` for each
-    element; if all that it moves lies `by_row`; its contractions, from `dot_start` on; its
-    reductions, from `reduced_start` on, and of each the tensors that it may read: as it does alone,
-    and as others want what it reads.
+    element; if all that it moves lies `by_row`, `turned` and `filled` tensors; its contractions,
+    from `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it
+    may read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
     their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
@@ -122,6 +126,10 @@ class Fusions(NamedTuple):
     placed_start: Ints
     placed: Ints
     placed_launches: Floats
+    turned_start: Ints
+    turned: Ints
+    filled_start: Ints
+    filled: Ints
     by_row: Bools
 
 
@@ -151,8 +159,8 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         listing.seconds,
         listing.wanted,
         listing.widths,
-        copied_values(program, fusion, listing.other_layouts) | listing.row_layouts.copied,
-        listing.row_layouts.moving,
+        copied_values(program, fusion, listing.other_layouts),
+        listing.row_layouts,
     )
     leaving, known = loop_copies(program), dict[LaunchedRow, int]()
     apart = np.isin(launched.first_op, list(leaving)) & ~working
@@ -161,7 +169,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     made: list[list[int]] = []
     for n in kept[first].tolist():
         if working[n]:
-            rows = [maker.row(n)]
+            rows = [maker.row(n), *maker.before(n)]
         else:
             copied = _tensors(layouts, leaving.get(int(launched.first_op[n]), ()))
             rows = [LaunchedRow(copied=(tensor,)) for tensor in copied]
@@ -222,7 +230,7 @@ class RowMaker:
     wanted: Edges
     widths: Widths
     copied_values: dict[int, list[int]]
-    by_row: Bools
+    in_rows: RowLayouts
 
     @cached_property
     def _narrow(self) -> Bools:
@@ -254,18 +262,25 @@ class RowMaker:
     def identity(self) -> list[Ints]:
         """Of each fusion numbers that together are equal only where its row is."""
         launched = self.fusion.launched
-        copied = np.full(len(launched), -1)
-        known: dict[tuple[int, ...], int] = {}
-        for number, values in self.copied_values.items():
-            tensors = _tensors(self.layouts, values)
-            copied[number] = known.setdefault(tensors, len(known))
         return [
             distinct(launched.op_start, self._op_number[launched.ops])[0],
             distinct(launched.read_start, self._of_uses()[launched.reads])[0],
             distinct(launched.dot_start, self._of_operands()[launched.dots])[0],
-            copied,
-            self.by_row.astype(np.int64),
+            self._sets(self.copied_values),
+            self.in_rows.moving.astype(np.int64),
+            self._sets(self.in_rows.turned),
+            self._sets(self.in_rows.tables),
+            self._sets(self.in_rows.zeros),
         ]
+
+    def _sets(self, values: dict[int, list[int]]) -> Ints:
+        """A number for each fusion by the tensors of some values that are kept by its number."""
+        found = np.full(len(self.fusion.launched), -1)
+        known: dict[tuple[int, ...], int] = {}
+        for number, some in values.items():
+            tensors = _tensors(self.layouts, some)
+            found[number] = known.setdefault(tensors, len(known))
+        return found
 
     @cached_property
     def _op_number(self) -> Ints:
@@ -333,8 +348,16 @@ class RowMaker:
             reduced=self._reduced(one),
             copied=_tensors(layouts, self.copied_values.get(number, ())),
             placed=self._placed(one),
-            by_row=bool(self.by_row[number]),
+            turned=_tensors(layouts, self.in_rows.turned.get(number, ())),
+            by_row=bool(self.in_rows.moving[number]),
         )
+
+    def before(self, number: int) -> list[LaunchedRow]:
+        """What runs before a fusion by itself: copies of tables into rows, and zeros for sums."""
+        tables = _tensors(self.layouts, self.in_rows.tables.get(number, ()))
+        zeros = _tensors(self.layouts, self.in_rows.zeros.get(number, ()))
+        rows = LaunchedRow(turned=tables), LaunchedRow(filled=zeros, by_row=True)
+        return [row for row, some in zip(rows, (tables, zeros), strict=True) if some]
 
     def _reduced(self, one: LaunchedFusion) -> tuple[tuple[int, ...], ...]:
         """For each reduction of a fusion the tensors of its operand, as others want it as well."""
@@ -456,6 +479,10 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         placed_start=starts(placed),
         placed=ints([tensor for row in placed for tensor, _ in row]),
         placed_launches=floats([launches for row in placed for _, launches in row]),
+        turned_start=starts([row.turned for row in rows]),
+        turned=flat([row.turned for row in rows]),
+        filled_start=starts([row.filled for row in rows]),
+        filled=flat([row.filled for row in rows]),
         by_row=np.array([row.by_row for row in rows], dtype=np.bool_),
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
@@ -498,6 +525,8 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (moved, owners.tensor[fusions.whole]),
         (reductions, owners.tensor[fusions.reduced_tensor]),
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
+        (rows_of(fusions.turned_start), owners.tensor[fusions.turned]),
+        (rows_of(fusions.filled_start), owners.tensor[fusions.filled]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (dots, fusions.dot_unit),
         (dots, owners.tensor[fusions.dot_sums]),

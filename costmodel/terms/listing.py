@@ -134,7 +134,7 @@ class Listing:
             self.fusion,
             self.reused,
             self.other_layouts,
-            self.row_layouts.held,
+            self.row_layouts,
         )
 
     @cached_property

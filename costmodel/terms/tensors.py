@@ -8,6 +8,7 @@ import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.compilers.rules import LayoutAssignmentRules
+from toast.costmodel.passes.matrix_layouts import matrices, matrix_rows
 from toast.costmodel.passes.space_to_batch import image_rows, images
 from toast.costmodel.program.arrays import flat, floats, starts
 from toast.costmodel.program.sharding_units import Layouts
@@ -25,6 +26,7 @@ class Tensors(NamedTuple):
     dim_size: Ints
     dim_item: Ints
     image: Ints
+    matrix: Ints
 
 
 class TensorScratch(NamedTuple):
@@ -47,6 +49,7 @@ def tensor_columns(program: Program, layouts: Layouts, rules: LayoutAssignmentRu
         dim_size=flat([[size for size, _ in row] for row in dims]),
         dim_item=flat([[item for _, item in row] for row in dims]),
         image=image_rows(layouts, images(program, rules)),
+        matrix=matrix_rows(layouts, matrices(program, rules)),
     )
 
 
