@@ -71,12 +71,14 @@ def laid_out(compiled: Compiled) -> dict[str, Any]:
     verdict = compiled.verdict
     shape = re.search(r"entry_computation_layout=\{\(\w+(\[\d+,\d+\])", compiled.text)
     assert shape is not None
+    assert verdict.memory is not None
+    assert verdict.memory.main is not None
     copies = re.findall(rf"= \w+{re.escape(shape.group(1))}\S* copy\(", compiled.text)
     return {
         "copies": len(copies),
         "copying": int(verdict.cycles.get("copy", 0)),
         "cycles": int(sum(verdict.cycles.values())),
-        "mib": round(verdict.memory.main / 2**20, 2) if verdict.memory else None,
+        "mib": round(verdict.memory.main / 2**20, 2),
     }
 
 

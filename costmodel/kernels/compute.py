@@ -20,6 +20,7 @@ from toast.costmodel.kernels.incremental import in_blocks, in_rows, side, stream
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.passes.space_to_batch import NORMED
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WIDE
+from toast.costmodel.program.lookups import NO_ROWS, TABLE
 from toast.costmodel.terms.journal import ROOT, Bound
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _turning(t: Tables, s: Scratch, row: int) -> float:
     spent = 0.0
     for k in range(t.fusions.turned_start[row], t.fusions.turned_start[row + 1]):
         tensor = t.fusions.turned[k]
-        size, rows = float(s.tensors.stored[tensor]), in_rows(t, s, tensor)
+        size, rows = float(s.tensors.stored[tensor]), in_rows(t, s, tensor, True)
         if side(t, s, tensor, t.tensors.start[tensor + 1] - t.tensors.start[tensor] - 1) == 1:
             size *= 1 + t.chip.tile_rows
         elif rows > size:
@@ -163,7 +164,7 @@ def _filling(t: Tables, s: Scratch, row: int) -> float:
     spent = 0.0
     for k in range(t.fusions.filled_start[row], t.fusions.filled_start[row + 1]):
         tensor = t.fusions.filled[k]
-        size = in_rows(t, s, tensor)
+        size = in_rows(t, s, tensor, True)
         elements = size / max(t.tensors.itemsize[tensor], 1.0)
         elements *= streamed(t.chip.on_chip, t.chip.streamed_from, size)
         spent += elements * t.chip.each_filled
@@ -270,8 +271,8 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
     for k in range(first, t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
         size, whole = _moved(t, s, tensor), s.tensors.stored[t.fusions.whole[k]]
-        if t.fusions.by_row[row]:
-            size = max(size, in_rows(t, s, tensor))
+        if t.fusions.by_row[row] != NO_ROWS:
+            size = max(size, in_rows(t, s, tensor, t.fusions.by_row[row] == TABLE))
             whole = max(whole, size)
         handled = size / max(t.tensors.itemsize[tensor], 1.0)
         moved += size * streamed(t.chip.on_chip, t.chip.streamed_from, whole)

@@ -183,10 +183,11 @@ def by_row(t: Tables, s: Scratch, tensor: int, size: float) -> float:
 
 
 @inner
-def in_rows(t: Tables, s: Scratch, tensor: int) -> float:
+def in_rows(t: Tables, s: Scratch, tensor: int, table: bool) -> float:
     """The bytes of a value that lies row by row, as what is looked up or added up does.
 
-    One that would be more than half padding, and too much of it, lies as fills tiles best.
+    A table that would be more than half padding, and too much of it, lies as fills tiles best, and
+    so does a sum of rows. What has one column is a vector.
     """
     stored = float(s.tensors.stored[tensor])
     image = t.tensors.image[tensor, 0] >= 0
@@ -196,7 +197,7 @@ def in_rows(t: Tables, s: Scratch, tensor: int) -> float:
     if last < 1 or side(t, s, tensor, last) == 1:
         return stored
     rows = by_row(t, s, tensor, s.tensors.local[tensor])
-    return stored if rows - stored > max(stored, t.chip.most_padding) else rows
+    return stored if table and rows - stored > max(stored, t.chip.most_padding) else rows
 
 
 @inner

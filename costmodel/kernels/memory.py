@@ -24,7 +24,7 @@ from toast.costmodel.kernels.incremental import in_blocks, in_rows
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
-from toast.costmodel.program.lookups import BLOCKED, BY_ROW, LEFT, TILED, WHOLE
+from toast.costmodel.program.lookups import BLOCKED, BY_ROW, LEFT, TILED, TURNED, WHOLE
 from toast.costmodel.terms.journal import (
     AGAIN,
     BASE,
@@ -354,10 +354,10 @@ def _lying(t: Tables, s: Scratch, row: int) -> float:
     if lies == BLOCKED:
         image = t.tensors.image[tensor, 0] >= 0
         return size if image and in_blocks(t, s, tensor) > 0.0 else 0.0
-    rows = in_rows(t, s, tensor)
+    rows = in_rows(t, s, tensor, lies != BY_ROW)
     if lies == LEFT:
         return size if rows > size else 0.0
-    return rows if lies == BY_ROW or rows > size else 0.0
+    return 0.0 if lies == TURNED and rows <= size else rows
 
 
 @inner

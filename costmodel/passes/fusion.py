@@ -312,6 +312,7 @@ def merge_roots(
         seen=numbers(ops),
         stack=numbers(ops),
         read=numbers(values),
+        reader=np.full(values, -1),
     )
     sizes = (count, len(roots.reads), len(roots.dots))
     room = (np.zeros(size, dtype=np.int64) for most in sizes for size in (count + 1, most))

@@ -19,7 +19,7 @@ from toast.costmodel.passes.scatter_expander import pooled_places
 from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import spans
 from toast.costmodel.program.launches import LaunchedFusion
-from toast.costmodel.program.lookups import BY_ROW, TILED, looked_up
+from toast.costmodel.program.lookups import BY_ROW, SUMMED, TILED, looked_up
 
 Beside = tuple[int, tuple[int, int], float]
 """A value, (first, last) position and how many of its size are held besides."""
@@ -130,7 +130,7 @@ def lies(program: Program, fusion: Fusion) -> Ints:
     found[program.op_values[:-1][looked_up(program)]] = BY_ROW
     for op in np.flatnonzero(adds_rows(program, fusion)).tolist():
         found[program.sources[program.uses_of(op)[-1]]] = BY_ROW
-        found[program.values_of(op)[0]] = BY_ROW
+        found[program.values_of(op)[0]] = SUMMED
     return found
 
 

@@ -1,4 +1,4 @@
-"""Fusions with several results: elementwise roots of one shape that feed each other.
+"""Fusions with several results: elementwise roots of one shape that feed each other, or read alike.
 
 XLA computes an optimizer's two moments and its update in one pass over memory; so do we.
 """
@@ -36,7 +36,7 @@ class Merging(NamedTuple):
     """Working arrays: groups of roots, and stamps by op (`inside`, `seen`) and value (`read`).
 
     By root its `group` and what comes `after` it there; by group, whose number is that of its first
-    root, the `head` (-1: none) and the `tail`.
+    root, the `head` (-1: none) and the `tail`. By value the last root that reads it, its `reader`.
     """
 
     group: Ints
@@ -47,6 +47,7 @@ class Merging(NamedTuple):
     seen: Ints
     stack: Ints
     read: Ints
+    reader: Ints
 
 
 @record
@@ -65,7 +66,7 @@ class Merged(NamedTuple):
 def merge(f: Any, r: Any, m: Any, out: Any) -> int:
     """Join each loop with those that it reads, where nothing outside lies between.
 
-    Returns how many fusions there are.
+    Then with those that read the same value of its shape. Returns how many fusions there are.
     """
     count, turn = len(r.op), 0
     for n in range(count):
@@ -79,6 +80,7 @@ def merge(f: Any, r: Any, m: Any, out: Any) -> int:
                 if other >= 0 and r.loop[other] and _alike(f, source, r.op[n]):
                     turn += 1
                     _join(f, r, m, m.group[other], m.group[n], turn)
+    turn = _join_readers(f, r, m, turn)
     fusions = 0
     for n in range(count):
         if m.head[n] >= 0:
@@ -86,6 +88,23 @@ def merge(f: Any, r: Any, m: Any, out: Any) -> int:
             _write(f, r, m, n, turn, out, fusions)
             fusions += 1
     return fusions
+
+
+@inner
+def _join_readers(f: Any, r: Any, m: Any, turn: int) -> int:
+    """Join loops that read one value, each with the last before it; the turns that are taken."""
+    for n in range(len(r.op)):
+        if r.loop[n]:
+            for k in range(r.read_start[n], r.read_start[n + 1]):
+                value = f.source[r.reads[k]]
+                if f.shape[value] != f.shape[f.values[r.op[n]]]:
+                    continue
+                other = m.reader[value]
+                m.reader[value] = n
+                if other >= 0 and _alike(f, r.op[other], r.op[n]):
+                    turn += 1
+                    _join(f, r, m, m.group[other], m.group[n], turn)
+    return turn
 
 
 @inner

@@ -18,7 +18,7 @@ from toast.costmodel.passes.fusion import SCATTERS, Fusion
 from toast.costmodel.passes.output_fusion import elementwise
 from toast.costmodel.program.arrays import flags, spans
 from toast.costmodel.program.dataflow import Bools, named
-from toast.costmodel.program.lookups import looked_up
+from toast.costmodel.program.lookups import NO_ROWS, ROWS, TABLE, looked_up
 from toast.costmodel.program.op_traits import Role
 
 ROUNDS = 8
@@ -33,12 +33,13 @@ Span = tuple[int, int, int]
 class RowLayouts:
     """What lies row by row, as far as it is computed with.
 
-    By fusion, if all that it moves lies so (`moving`), and by its number the values that are copied
-    into rows or out of them for it or behind it (`turned`); the tables that are copied before a
-    lookup, and sums that begin as `zeros`. `held` are copies in rows, `columns` those of sums.
+    By fusion how all that it moves lies (`moving`, as in `lookups`), and by its number the values
+    that are copied into rows or out of them, for it or behind it (`turned`); the tables that are
+    copied before a lookup, and sums that begin as `zeros`. `held` are copies in rows, `columns`
+    those of sums.
     """
 
-    moving: Bools
+    moving: Ints
     turned: dict[int, list[int]] = field(default_factory=dict)
     tables: dict[int, list[int]] = field(default_factory=dict)
     zeros: dict[int, list[int]] = field(default_factory=dict)
@@ -50,9 +51,10 @@ def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
     """What lies row by row on a TPU; nothing elsewhere."""
     launched = fusion.launched
     if not fusion.profile.fusion.stores_looked_up:
-        return RowLayouts(moving=np.zeros(len(launched), dtype=np.bool_))
+        return RowLayouts(moving=np.full(len(launched), NO_ROWS))
     single, found = np.diff(launched.op_start) == 1, looked_up(program)
-    moving = single & (found | adds_rows(program, fusion))[launched.first_op]
+    moving = np.where(single & found[launched.first_op], ROWS, NO_ROWS)
+    moving[single & adds_rows(program, fusion)[launched.first_op]] = TABLE
     tables = _tables(program, fusion, single & found[launched.first_op])
     updates, by_row, lying = _updates(program, fusion, tables)
     turned = dict[int, list[int]]()
@@ -65,7 +67,7 @@ def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
             turned[number] = _summed(program, fusion, number, lying)
             columns += [(value, begin, end) for value in turned[number]]
             continue
-        moving[number] = True
+        moving[number] = TABLE
         turned[number] = given + made
         until |= dict.fromkeys(given, end)
         held += [(value, begin, end) for value in others]

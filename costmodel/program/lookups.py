@@ -8,10 +8,12 @@ from toast.analysis.program import Program
 from toast.costmodel.program.dataflow import Bools
 
 GATHER = "stablehlo.gather"
-TILED, BY_ROW, TURNED, LEFT, BLOCKED, WHOLE = range(6)
-"""How a value lies in memory: as fills tiles best, row by row, so only where that differs, or as
-fills tiles best only where that differs; only where it is an image in blocks of pixels; or whole,
-however it is sharded."""
+TILED, BY_ROW, SUMMED, TURNED, LEFT, BLOCKED, WHOLE = range(7)
+"""How a value lies in memory: as fills tiles best, row by row, as a table does that rows are added
+to; as that does only where it differs, or as fills tiles best only where that differs; only where
+it is an image in blocks of pixels; or whole, however it is sharded."""
+NO_ROWS, ROWS, TABLE = range(3)
+"""If what a fusion moves lies row by row, always or as a table does."""
 
 
 def looked_up(program: Program) -> Bools:

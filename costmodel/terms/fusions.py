@@ -23,12 +23,13 @@ from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
 from toast.costmodel.passes.row_layouts import RowLayouts
 from toast.costmodel.passes.scatter_expander import INDICES, launches_each
-from toast.costmodel.program.arrays import flat, floats, ints, spans, starts
+from toast.costmodel.program.arrays import flags, flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.program.contractions import WIDE, Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
+from toast.costmodel.program.lookups import NO_ROWS, TABLE
 from toast.costmodel.program.op_traits import Role, is_priced_elsewhere
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
@@ -72,8 +73,8 @@ class LaunchedRow(NamedTuple):
 
     `reduced` are, of its reductions, the tensors that each may read, its own first; `copied` those
     that are copied to another memory layout or buffer, or back. `placed` are the indices by which a
-    loop places windows. `by_row`: all that it moves lies row by row; `turned` are copied into rows
-    or out of them, `filled` with zeros.
+    loop places windows. `by_row` says how all that it moves lies (see `lookups`); `turned` are
+    copied into rows or out of them, `filled` with zeros.
     """
 
     written: tuple[Moved, ...] = ()
@@ -84,7 +85,7 @@ class LaunchedRow(NamedTuple):
     placed: tuple[Placed, ...] = ()
     turned: tuple[int, ...] = ()
     filled: tuple[int, ...] = ()
-    by_row: bool = False
+    by_row: int = NO_ROWS
 
 
 class Fusions(NamedTuple):
@@ -92,7 +93,7 @@ class Fusions(NamedTuple):
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
     `whole` in memory; `copied` tensors; those that `placed` windows with `placed_launches` for each
-    element; if all that it moves lies `by_row`, `turned` and `filled` tensors; its contractions,
+    element; how all that it moves lies (`by_row`), `turned` and `filled` tensors; its contractions,
     from `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it
     may read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
@@ -130,7 +131,7 @@ class Fusions(NamedTuple):
     turned: Ints
     filled_start: Ints
     filled: Ints
-    by_row: Bools
+    by_row: Ints
 
 
 class FusionScratch(NamedTuple):
@@ -147,7 +148,8 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     """
     program, layouts, fusion = listing.program, listing.layouts, listing.fusion
     launched = fusion.launched
-    kept = np.flatnonzero(~_again(program, launched, listing.first_op))
+    again = _again(program, launched, listing.first_op)
+    kept = np.flatnonzero(~reduced(np.logical_and, again[launched.ops], launched.op_start))
     working = fusion.flow.role[launched.first_op] != Role.NOTHING
     working &= ~_passing_on(program, launched)
     if not fusion.profile.fusion.launches_scalars:
@@ -161,6 +163,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         listing.widths,
         copied_values(program, fusion, listing.other_layouts),
         listing.row_layouts,
+        again,
     )
     leaving, known = loop_copies(program), dict[LaunchedRow, int]()
     apart = np.isin(launched.first_op, list(leaving)) & ~working
@@ -209,10 +212,10 @@ def _on_scalars(program: Program, launched: LaunchedFusions) -> Bools:
 
 
 def _again(program: Program, launched: LaunchedFusions, equal: Ints) -> Bools:
-    """Fusions that write nothing but what others have written before."""
-    writes, ops = np.zeros(program.ops, dtype=np.bool_), launched.ops
-    writes[ops] = True
-    return reduced(np.logical_and, (equal[ops] != ops) & writes[equal[ops]], launched.op_start)
+    """For each op whether it writes what another has written before."""
+    writes = flags(program.ops, launched.ops.tolist())
+    found: Bools = writes & (equal != np.arange(program.ops)) & writes[equal]
+    return found
 
 
 def _tensors(layouts: Layouts, values: Iterable[int]) -> tuple[int, ...]:
@@ -231,6 +234,7 @@ class RowMaker:
     widths: Widths
     copied_values: dict[int, list[int]]
     in_rows: RowLayouts
+    again: Bools
 
     @cached_property
     def _narrow(self) -> Bools:
@@ -267,7 +271,7 @@ class RowMaker:
             distinct(launched.read_start, self._of_uses()[launched.reads])[0],
             distinct(launched.dot_start, self._of_operands()[launched.dots])[0],
             self._sets(self.copied_values),
-            self.in_rows.moving.astype(np.int64),
+            self.in_rows.moving,
             self._sets(self.in_rows.turned),
             self._sets(self.in_rows.tables),
             self._sets(self.in_rows.zeros),
@@ -297,6 +301,7 @@ class RowMaker:
             layouts.op_unit,
             distinct(program.op_uses, of_use)[0],
             distinct(program.op_values, of_value)[0],
+            self.again,
         )
         return number
 
@@ -342,21 +347,21 @@ class RowMaker:
             for op in one.contractions
         )
         return LaunchedRow(
-            written=tuple(sorted(_written(program, layouts, fusion, one))),
+            written=tuple(sorted(_written(program, layouts, fusion, one, self.again))),
             read=tuple(sorted(_read(program, layouts, one))),
             dots=dots,
             reduced=self._reduced(one),
             copied=_tensors(layouts, self.copied_values.get(number, ())),
             placed=self._placed(one),
             turned=_tensors(layouts, self.in_rows.turned.get(number, ())),
-            by_row=bool(self.in_rows.moving[number]),
+            by_row=int(self.in_rows.moving[number]),
         )
 
     def before(self, number: int) -> list[LaunchedRow]:
         """What runs before a fusion by itself: copies of tables into rows, and zeros for sums."""
         tables = _tensors(self.layouts, self.in_rows.tables.get(number, ()))
         zeros = _tensors(self.layouts, self.in_rows.zeros.get(number, ()))
-        rows = LaunchedRow(turned=tables), LaunchedRow(filled=zeros, by_row=True)
+        rows = LaunchedRow(turned=tables), LaunchedRow(filled=zeros, by_row=TABLE)
         return [row for row, some in zip(rows, (tables, zeros), strict=True) if some]
 
     def _reduced(self, one: LaunchedFusion) -> tuple[tuple[int, ...], ...]:
@@ -431,12 +436,12 @@ def _read(program: Program, layouts: Layouts, one: LaunchedFusion) -> list[Moved
 
 
 def _written(
-    program: Program, layouts: Layouts, fusion: Fusion, one: LaunchedFusion
+    program: Program, layouts: Layouts, fusion: Fusion, one: LaunchedFusion, again: Bools
 ) -> list[Moved]:
     """Tensors that a fusion writes; of what is updated in place, the update."""
     found = []
     for op in one.ops:
-        if is_priced_elsewhere(program.kind(op)):
+        if is_priced_elsewhere(program.kind(op)) or again[op]:
             continue
         kind, first = program.kind(op), int(program.op_uses[op])
         if kind in UPDATING and fusion.flow.role[op] == Role.UPDATE:
@@ -483,7 +488,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         turned=flat([row.turned for row in rows]),
         filled_start=starts([row.filled for row in rows]),
         filled=flat([row.filled for row in rows]),
-        by_row=np.array([row.by_row for row in rows], dtype=np.bool_),
+        by_row=ints([row.by_row for row in rows]),
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
         side_size=ints([size for sides in factors for _, size in sides]),

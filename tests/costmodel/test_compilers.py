@@ -60,6 +60,7 @@ def test_a_generation_has_its_own_keys_and_all_others_of_its_compiler() -> None:
         "stores_reduced",
         "element_cost",
         "reducing_cost",
+        "filling_cost",
         "narrowing_cost",
         "product_start",
     }

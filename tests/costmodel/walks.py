@@ -147,7 +147,7 @@ class Chains:
 
 
 class Merger:
-    """Joins each elementwise root with those that it reads, where nothing lies between."""
+    """Joins each elementwise root with those that it reads, or that read what it does."""
 
     def __init__(
         self, program: Program, roots: Sequence[LaunchedFusion], roles: Sequence[Role]
@@ -168,8 +168,21 @@ class Merger:
                 for source in self._sources(root):
                     if source in self._group and self._alike(source, root.op):
                         self._join(self._group[source], self._group[root.op])
+        self._join_readers()
         groups = (self._members[root.op] for root in self._roots if root.op in self._members)
         return [self._merged(members) for members in groups]
+
+    def _join_readers(self) -> None:
+        """Those of one shape that read a value of that shape, one after another."""
+        program, readers = self._program, dict[int, int]()
+        for root in (root for root in self._roots if root.op in self._group):
+            shape = program.shape(program.values_of(root.op)[0])
+            for value in (program.sources[use] for use in root.reads):
+                if program.shape(value) == shape:
+                    before = readers.get(value)
+                    readers[value] = root.op
+                    if before is not None and self._alike(before, root.op):
+                        self._join(self._group[before], self._group[root.op])
 
     def _sources(self, root: LaunchedFusion) -> list[int]:
         program = self._program
