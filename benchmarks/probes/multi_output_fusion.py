@@ -22,6 +22,17 @@ def adam(slope: Any, weight: Any, mean: Any, square: Any) -> Any:
     return weight - 1e-3 * mean / (jnp.sqrt(square) + 1e-8), mean, square
 
 
+def lion(slope: Any, weight: Any, mean: Any) -> Any:
+    """A moment, and the weight that is not updated by it but by what was before."""
+    update = jnp.sign(0.9 * mean + 0.1 * slope)
+    return weight - 1e-3 * update, 0.99 * mean + 0.01 * slope
+
+
+def twice(x: Any) -> Any:
+    """Two values of an argument."""
+    return jnp.tanh(x), jnp.exp(x)
+
+
 def both(x: Any) -> Any:
     """What is made of an argument, and what is made of that."""
     made = jnp.tanh(x)
@@ -36,6 +47,8 @@ def shapes(x: Any) -> Any:
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "moments of Adam and its update": (adam, 4),
+    "the moment of Lion and its update": (lion, 3),
+    "two values of one": (twice, 1),
     "a value and what is made of it": (both, 1),
     "a value and what is made of a part of it": (shapes, 1),
 }

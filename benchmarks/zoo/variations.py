@@ -16,6 +16,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "operand_cost": 1.0,
         "element_cost": 1.0,
         "reducing_cost": 0.0,
+        "filling_cost": 0.0,
         "product_start": 1.0,
         "narrowing_cost": 1.0,
     },
@@ -24,7 +25,14 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "all_reduce_combiner": {"max_bytes": NEVER},
     "bf16_narrowing": {"rounding_rate": 1.0},
     "constant_folding": {"most_elements": 0},
-    "layout_assignment": {"column_bytes": 1},
+    "layout_assignment": {
+        "column_bytes": 1,
+        "lays_matrices": False,
+        "turns_tables": False,
+        "most_padding": NEVER,
+        "turning_cost": 0.0,
+    },
+    "multi_output_fusion": {"merges_readers": False},
     "space_to_batch": {"convolved_forms": 0, "normalised_forms": 0, "blocking_cost": 1.0},
     "memory_space_assignment": {
         "streamed_from": 0.0,

@@ -93,9 +93,13 @@ class ScatterExpanderRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiOutputFusionRules:
-    """`merges`: elementwise fusions of one shape that feed each other become one."""
+    """`merges`: elementwise fusions of one shape that feed each other are one.
+
+    `merges_readers`: so are those that read the same value of that shape.
+    """
 
     merges: bool
+    merges_readers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +252,10 @@ class LayoutAssignmentRules:
     does. `copies_images`: arguments that are convolved are copied to their tiles. `copies_padded`:
     images that are padded otherwise than alike on both sides are padded by themselves. The rows
     of a tile fill at least `column_bytes` of a column: few rows of narrow elements are padded.
-    What is looked up or added up lies row by row, unless more than half of that is padding, and
-    more than `most_padding` bytes. An element that is read or written to lie so takes
-    `turning_cost` of the time that `element_rate` of the chip gives it.
+    What is multiplied in batches lies matrix by matrix (`lays_matrices`). What is looked up or
+    added up lies row by row, and tables are copied for that (`turns_tables`), unless more than half
+    of that is padding, and more than `most_padding` bytes. An element that is read or written to
+    lie so takes `turning_cost` of the time that `element_rate` of the chip gives it.
     """
 
     copies_arguments: bool
@@ -261,6 +266,8 @@ class LayoutAssignmentRules:
     copies_images: bool
     copies_padded: bool
     column_bytes: int
+    lays_matrices: bool
+    turns_tables: bool
     most_padding: float
     turning_cost: float
 

@@ -28,7 +28,7 @@ Matrices = dict[Shape, tuple[int, int]]
 def matrices(program: Program, rules: LayoutAssignmentRules) -> Matrices:
     """The shapes of what is multiplied in batches, and of its parts; none where none is padded."""
     found: Matrices = {}
-    if not rules.pads_values:
+    if not (rules.pads_values and rules.lays_matrices):
         return found
     for op in program.ops_named(PRODUCT):
         uses, value = program.uses_of(op), program.values_of(op)[0]

@@ -63,10 +63,11 @@ class Merged(NamedTuple):
 
 
 @entry
-def merge(f: Any, r: Any, m: Any, out: Any) -> int:
+def merge(f: Any, r: Any, m: Any, out: Any, readers: bool) -> int:
     """Join each loop with those that it reads, where nothing outside lies between.
 
-    Then with those that read the same value of its shape. Returns how many fusions there are.
+    Then with those that read the same value of its shape (`readers`). Returns how many fusions
+    there are.
     """
     count, turn = len(r.op), 0
     for n in range(count):
@@ -80,7 +81,7 @@ def merge(f: Any, r: Any, m: Any, out: Any) -> int:
                 if other >= 0 and r.loop[other] and _alike(f, source, r.op[n]):
                     turn += 1
                     _join(f, r, m, m.group[other], m.group[n], turn)
-    turn = _join_readers(f, r, m, turn)
+    turn = _join_readers(f, r, m, turn) if readers else turn
     fusions = 0
     for n in range(count):
         if m.head[n] >= 0:

@@ -59,7 +59,7 @@ PASSES: Mapping[str, Pass] = {
         ),
         Pass(
             name="multi_output_fusion",
-            models="Elementwise fusions of one shape that feed each other become one.",
+            models="Elementwise fusions that feed each other, or read one value, become one.",
             off={"merges": False},
         ),
         Pass(
@@ -128,6 +128,8 @@ PASSES: Mapping[str, Pass] = {
                 "pads_images": False,
                 "copies_images": False,
                 "copies_padded": False,
+                "lays_matrices": False,
+                "turns_tables": False,
             },
         ),
         Pass(

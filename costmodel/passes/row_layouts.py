@@ -50,7 +50,7 @@ class RowLayouts:
 def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
     """What lies row by row on a TPU; nothing elsewhere."""
     launched = fusion.launched
-    if not fusion.profile.fusion.stores_looked_up:
+    if not fusion.profile.layout_assignment.turns_tables:
         return RowLayouts(moving=np.full(len(launched), NO_ROWS))
     single, found = np.diff(launched.op_start) == 1, looked_up(program)
     moving = np.where(single & found[launched.first_op], ROWS, NO_ROWS)

@@ -154,6 +154,18 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         ALL,
         lambda d: golden("multi_output_fusion", "moments of Adam and its update", d) == [3],
     ),
+    "multi_output_fusion.merges_readers": (
+        ALL,
+        lambda d: golden("multi_output_fusion", "the moment of Lion and its update", d) == [2],
+    ),
+    "layout_assignment.lays_matrices": (
+        TPUS,
+        lambda d: golden("matrices", "49 positions", d)["1024,4,49,49"] == [2, 3],
+    ),
+    "layout_assignment.turns_tables": (
+        TPUS,
+        lambda d: golden("tables", "64 of a million", d)["copies"] == 1,
+    ),
     "reduction_fusion.merges": (
         ALL,
         lambda d: golden("reduction_fusion", "rows of 512 in bf16", d)["beside a product"] > 0,
