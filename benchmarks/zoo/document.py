@@ -60,11 +60,10 @@ How a case is made:
   than all of the memory, and presses what needs more than 95 % of it. A plan aims at the 95 %; what
   is predicted to lie between counts as fitting here, and `plan.json` calls it `tight`.
 - Wire, step time and ranks are as in [accuracy.md](accuracy.md). libtpu estimates no cycles for
-  gathers, scatters and sorts, so compiled steps lack them, and those that look up many rows seem
-  priced too high. Steps of which it estimates nothing but copies do not count. Of the
-  first 42 cases of the tuning half three were priced 14 to 42 % too high, and 6 % too low to 15 %
-  too high without their gathers and scatters. Over either half that changed the median by .3 points
-  at most.
+  lookups of rows, sums of rows and sorts, so compiled steps lack them. What is priced for them is
+  left out of the comparison as well (`unestimated_seconds`); it was not until November 2026, and
+  steps of graph networks seemed priced up to twice too high. Loops of lookups it does estimate.
+  Steps of which it estimates nothing but copies do not count.
 """
 
 
