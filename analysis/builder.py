@@ -38,6 +38,7 @@ def build_program(
         op_trips=template.trips,
         op_strided=np.array(prototypes.strided, dtype=np.int64)[of],
         op_padded=np.array(prototypes.padded)[of],
+        op_splits=np.array(prototypes.splits, dtype=np.int64)[of],
         op_placed=np.array(prototypes.placed, dtype=np.int64)[of],
         op_folds=np.array(prototypes.folds, dtype=np.int64)[of],
         op_literal=np.array(prototypes.literal, dtype=np.bool_)[of],

@@ -112,10 +112,12 @@ class Program:
     nobody knows), `op_trips` (how often it runs), `op_strided` (of a slice with strides and of a
     pad between elements one more than the dimensions behind the innermost that is strided, else 0),
     `op_padded` (how many times its own size the image of a convolution has once it is padded, where
-    that is not the same on both sides or between the elements; else 1), `op_placed` (how many
-    windows a gather or scatter places in dimensions that they keep, else 0), `op_folds` (index into
-    `names` of the one op by which it combines elements, or -1), `op_literal` (whether it is a
-    constant of more than one number repeated), `op_uses`, `op_values`, `op_factors` (starts).
+    that is not the same on both sides or between the elements; else 1), `op_splits` (how the pixels
+    of a convolution fall into blocks that it puts apart: 0, or as in `windows.splits`), `op_placed`
+    (how many windows a gather or scatter places in dimensions that they keep, else 0), `op_folds`
+    (index into `names` of the one op by which it combines elements, or -1), `op_literal` (whether
+    it is a constant of more than one number repeated), `op_uses`, `op_values`, `op_factors`
+    (starts).
     Per use: `use_value`, `use_dims` (start into `use_name`). Per value: `value_op`, `value_dims`
     (start into `dim_size` and `dim_name`), `value_type` (index into `dtypes`), `value_shape` (index
     into `known_shapes`). Per factor:
@@ -134,6 +136,7 @@ class Program:
     op_trips: Floats
     op_strided: Ints
     op_padded: Floats
+    op_splits: Ints
     op_placed: Ints
     op_folds: Ints
     op_literal: NDArray[np.bool_]

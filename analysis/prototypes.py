@@ -25,6 +25,7 @@ class Traits(NamedTuple):
 
     strided: int = 0
     padded: float = 1.0
+    splits: int = 0
     placed: int = 0
     folds: str = ""
     literal: bool = False
@@ -74,8 +75,8 @@ class Rows:
 class Prototypes:
     """All prototypes, and the numbers of the names, types and shapes that they hold.
 
-    By prototype `name`, `signature`, `strided`, `padded`, `placed`, `folds` and `literal` (as the
-    columns of `Program`), and if it is `unknown` because nobody had a rule. In rows:
+    By prototype `name`, `signature`, `strided`, `padded`, `splits`, `placed`, `folds` and `literal`
+    (as the columns of `Program`), and if it is `unknown` because nobody had a rule. In rows:
     for each operand how many dimensions it has (`use_ranks`) and the factor of each (`use_factor`);
     for each result its `value_type`, `value_shape` and the factor of each of its dimensions
     (`value_factor`), which have the sizes `value_size`; for each factor `factor_size`,
@@ -91,6 +92,7 @@ class Prototypes:
     signature: list[int] = field(default_factory=list)
     strided: list[int] = field(default_factory=list)
     padded: list[float] = field(default_factory=list)
+    splits: list[int] = field(default_factory=list)
     placed: list[int] = field(default_factory=list)
     folds: list[int] = field(default_factory=list)
     literal: list[bool] = field(default_factory=list)
@@ -130,6 +132,7 @@ class Prototypes:
         self.signature.append(signature)
         self.strided.append(traits.strided)
         self.padded.append(traits.padded)
+        self.splits.append(traits.splits)
         self.placed.append(traits.placed)
         folds = traits.folds
         self.folds.append(self.names.setdefault(folds, len(self.names)) if folds else -1)

@@ -16,7 +16,7 @@ from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, p
 from toast.analysis.shardcombine import Discoverer
 from toast.analysis.size import is_literal
 from toast.analysis.types import TensorType, TypeReader
-from toast.analysis.windows import padded, strided
+from toast.analysis.windows import padded, splits, strided
 
 CONSTANTS = frozenset({"stablehlo.constant", "stablehlo.iota", "sdy.constant", "chlo.constant"})
 """Ops that make constants."""
@@ -132,7 +132,7 @@ class OpReader:
         folding = name in _FOLDING and len(inner) == 2
         known = folding if inner else name not in _EACH_ITS_OWN
         folds = inner[0] if folding else ""
-        traits = Traits(strided(op), operand_facts[1], placed(op), folds, literal)
+        traits = Traits(strided(op), operand_facts[1], splits(op), placed(op), folds, literal)
         if name == _CUSTOM:
             name = _called(op)
         elif name == _PRODUCT and FactorKind.REDUCTION not in rule.kinds:

@@ -176,6 +176,22 @@ def strided(op: Any) -> int:
     return len(shape) - max(inner) if inner else 0
 
 
+def splits(op: Any) -> int:
+    """How pixels fall into blocks that a convolution puts apart, with zeros between; else 0.
+
+    1 where it pads before them by as many as they are apart, so that blocks overlap, and 2 by one
+    less, along each dimension along which it does so. One pixel is convolved without padding.
+    """
+    if op.name != "stablehlo.convolution":
+        return 0
+    windows = (one for one, _ in READERS[op.name](op).values() if one is not None)
+    apart = [one for one in windows if one.dilation > 1]
+    more = {one.low - one.dilation + 2 if one.width > 1 or one.low else 1 for one in apart}
+    if not more <= {1, 2} or not apart:
+        return 0
+    return 1 if 2 in more else 2
+
+
 def padded(op: Any) -> float:
     """How many times its own size the image of a convolution has once it is padded.
 

@@ -8,12 +8,11 @@ import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import in_blocks, padding, side
-from toast.costmodel.passes.space_to_batch import LINE
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-ROW, WIDEST, APART, SPREAD, GROUP, MADE = range(6)
+ROW, WIDEST, APART, SPREAD, SPLITS, GROUP, MADE = range(7)
 """The columns of `dot_window`."""
 
 
@@ -60,14 +59,11 @@ def more_pixels(t: Tables, s: Scratch, dot: int) -> float:
 def _apart_in_blocks(t: Tables, s: Scratch, dot: int) -> bool:
     """Whether an image whose pixels lie apart is convolved in blocks, if it is one of few.
 
-    It has lines of pixels, a window of at most twice the stride, and blocks of more than two
-    pixels where windows overlap.
+    Where blocks overlap before their first pixel they have more than two.
     """
-    window, image = t.fusions.dot_window[dot], t.tensors.image[t.fusions.dot_operand[dot, 0, 1]]
-    pixels = side(t, s, t.fusions.dot_operand[dot, 0, 1], image[1]) // t.chip.tile_rows
-    overlap = window[WIDEST] > window[APART]
-    narrow = window[WIDEST] <= 2 * window[APART]
-    return bool(image[LINE] >= 0 and narrow and (pixels > 2 or not overlap))
+    tensor, splits = t.fusions.dot_operand[dot, 0, 1], t.fusions.dot_window[dot, SPLITS]
+    pixels = side(t, s, tensor, t.tensors.image[tensor, 1]) // t.chip.tile_rows
+    return bool(splits > 1 or (splits == 1 and pixels > 2))
 
 
 @inner

@@ -17,14 +17,16 @@ class FilterWindow(NamedTuple):
     That is a row of the window, and 0 where pixels themselves are contracted, as in the gradient of
     a filter. `widest` is the longest side of the window, 0 for what is no convolution. `apart` is
     how far apart pixels are put that are read, with zeros between, as where a stride is undone: at
-    most along one side, and `spread` along all of them. Each group of channels, where there are
-    groups, makes `made` channels of `contracted`.
+    most along one side, and `spread` along all of them; `splits` says how these fall into blocks
+    (`Program.op_splits`). Each group of channels, where there are groups, makes `made` channels of
+    `contracted`.
     """
 
     row: int = 0
     widest: int = 0
     apart: int = 1
     spread: int = 1
+    splits: int = 0
     contracted: int = 0
     made: int = 0
 
@@ -53,7 +55,11 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
         row = 0 if op in gradients else (sides or [1])[-1]
         apart = [1] if op in gradients else _apart(program, op)
         found[op] = FilterWindow(
-            row=row, widest=max(sides, default=1), apart=max(apart), spread=math.prod(apart)
+            row=row,
+            widest=max(sides, default=1),
+            apart=max(apart),
+            spread=math.prod(apart),
+            splits=int(program.op_splits[op]),
         )
         if op not in gradients and _grouped(program, op):
             contracted, out = _group(program, op)
