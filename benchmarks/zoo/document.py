@@ -61,9 +61,8 @@ How a case is made:
   is predicted to lie between counts as fitting here, and `plan.json` calls it `tight`.
 - Wire, step time and ranks are as in [accuracy.md](accuracy.md). libtpu estimates no cycles for
   lookups of rows, sums of rows and sorts, so compiled steps lack them. What is priced for them is
-  left out of the comparison as well (`unestimated_seconds`); it was not until November 2026, and
-  steps of graph networks seemed priced up to twice too high. Loops of lookups it does estimate.
-  Steps of which it estimates nothing but copies do not count.
+  left out of the comparison as well (`unestimated_seconds` of a record). Loops of lookups it does
+  estimate. Steps of which it estimates nothing but copies do not count.
 """
 
 

@@ -51,7 +51,7 @@ def test_a_sum_of_rows_has_none_but_its_zeros_do() -> None:
 
 
 def test_a_lookup_that_runs_in_a_loop_has_cycles() -> None:
-    """Libtpu scatters row by row what `jax.vmap` looks up."""
+    """What `jax.vmap` looks up libtpu scatters row by row."""
 
     def slope(table: jax.Array, places: jax.Array) -> jax.Array:
         return jax.grad(lambda t: jnp.sum(jax.vmap(lambda i: t[i])(places) ** 2))(table)
