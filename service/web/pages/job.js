@@ -25,7 +25,12 @@ async function load() {
 }
 
 async function reload() {
-  job = await json(path);
+  take(await json(path));
+}
+
+function take(found) {
+  if (found.version < job.version) return;  // an answer that another one overtook
+  job = found;
   show();
 }
 
@@ -39,6 +44,7 @@ function listen() {
   return follow(id, (kind, data, number) => {
     record(kind, data);
     if (isOver(job) || number <= job.version) return;  // told for the log alone
+    if (isOver(data)) return;  // `load` reads it then, and shows its end with its results
     if (kind === "progress") job.progress = data;
     else job.state = data.state;
     if (job.state === "queued") reload().catch(fail);  // what it waits for
@@ -137,7 +143,7 @@ function button(name, act) {
     try { await act(); } catch (error) { fail(error); }
   });
 }
-button("cancel", async () => { job = await json(`${path}/cancel`, { method: "POST" }); show(); });
+button("cancel", async () => take(await json(`${path}/cancel`, { method: "POST" })));
 button("plan", () => download(job.links.plan, `${nameOf(job)}.plan.json`));
 button("module", () => download(job.links.module, `${nameOf(job)}.sharded.mlir`));
 button("delete", async () => {

@@ -73,6 +73,25 @@ def test_a_running_job_is_cancelled(tab: Tabs, service: Server) -> None:
     assert page.get_by_role("button", name="Download the plan").is_visible()
 
 
+def test_the_end_of_a_job_is_shown_with_its_results(tab: Tabs, service: Server) -> None:
+    job = service.submit("slow 60", name="held.mlir")["id"]
+    service.until_progress(job)
+    page = opened(tab(), service, job)
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route(f"**/v1/jobs/{job}", hold)
+    with page.expect_request(lambda request: request.url.endswith(f"/v1/jobs/{job}")):
+        page.get_by_role("button", name="Cancel").click()
+    until(page, "document.querySelector('#log li:last-child').dataset.said === 'cancelled'")
+    assert page.locator("#state").inner_text() == "cancelling", "its plan is not read yet"
+    held[0].continue_()
+    page.wait_for_selector("#state:has-text('cancelled')")
+    assert page.get_by_role("button", name="Download the plan").is_visible()
+
+
 def test_a_failed_job_says_why_and_what_to_do(
     tab: Tabs, service: Server, jobs: dict[str, str]
 ) -> None:
