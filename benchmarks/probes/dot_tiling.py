@@ -5,12 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
+
 from benchmarks.probes.probe import Case, Compiled, Probe
 from benchmarks.probes.programs import lowered
 
 DEPTH = 8192
 SIDES = (2048, 4096, 6144, 8192, 12288, 16384, 24576)
 """Rows of one operand and columns of the other: in 16 bits as many times 16 KiB."""
+NARROW = [*((side, side) for side in SIDES), (2048, 24576), (24576, 2048)]
+WIDE = ((16384, 4096, 14336), (16384, 8192, 8192))
+"""Rows, what is contracted, and columns."""
+GRADIENT = (16384, 4096, 6272)
+UPDATES = {"descent": 1, "momentum": 2, "Adam": 3}
+"""With how many arrays of the size of a gradient each is made."""
 
 
 def product(x: Any, w: Any) -> Any:
@@ -18,19 +26,44 @@ def product(x: Any, w: Any) -> Any:
     return x @ w
 
 
+def update(x: Any, g: Any, *state: Any) -> Any:
+    """An optimizer's update, inside which its gradient is made."""
+    gradient = x.T @ g
+    if len(state) == 1:
+        return state[0] - 0.1 * gradient
+    first = 0.9 * state[1] + 0.1 * gradient
+    if len(state) == 2:
+        return state[0] - 0.1 * first, first
+    second = 0.99 * state[2] + 0.01 * gradient * gradient
+    return state[0] - 0.1 * first / (jnp.sqrt(second) + 1e-8), first, second
+
+
 def cycles(compiled: Compiled) -> int:
     """Those that the compiler estimates for all."""
     return int(sum(compiled.verdict.cycles.values()))
 
 
+def _updated(arrays: int) -> Case:
+    rows, left, right = GRADIENT
+    shapes = [(rows, left), (rows, right), *[(left, right)] * arrays]
+    return Case.of(partial(lowered, update, *shapes, dtype="float32"), cycles)
+
+
 PROBE = Probe(
     name="dot_tiling",
-    figures="cycles of a product of two operands in 16 bits",
-    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2"),
+    figures="cycles of a product of two operands in 16 bits or 32, and of updates inside it",
+    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2"),
     cases={
         f"{rows} x {DEPTH} by {DEPTH} x {columns}": Case.of(
             partial(lowered, product, (rows, DEPTH), (DEPTH, columns), dtype="bfloat16"), cycles
         )
-        for rows, columns in [*((side, side) for side in SIDES), (2048, 24576), (24576, 2048)]
-    },
+        for rows, columns in NARROW
+    }
+    | {
+        f"f32, {rows} x {depth} by {depth} x {columns}": Case.of(
+            partial(lowered, product, (rows, depth), (depth, columns), dtype="float32"), cycles
+        )
+        for rows, depth, columns in WIDE
+    }
+    | {f"f32, {name}": _updated(arrays) for name, arrays in UPDATES.items()},
 )

@@ -24,6 +24,18 @@ def softmax(queries: Shape, keys: Shape, dtype: str) -> bytes:
     return lowered(step, queries, keys, dtype=dtype)
 
 
+def trained(scale: float) -> bytes:
+    """The gradient of attention in 32 bits, whose scores are scaled unless that is by 1."""
+
+    def loss(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        scores = jnp.einsum("bsh,bth->bst", q, k)
+        weights = jax.nn.softmax(scores if scale == 1.0 else scores * scale)
+        return jnp.sum(jnp.sin(jnp.einsum("bst,bth->bsh", weights, v)))
+
+    shape = (32, 1024, 64)
+    return lowered(jax.grad(loss, argnums=(0, 1, 2)), shape, shape, shape)
+
+
 PROGRAMS: dict[str, tuple[Shape, Shape, str]] = {
     "rows of 512 in bf16": ((4, 256, 64), (4, 512, 64), "bfloat16"),
     "rows of 512 in f32": ((4, 256, 64), (4, 512, 64), "float32"),
@@ -51,5 +63,9 @@ PROBE = Probe(
     name="reduction_fusion",
     figures="how many fusions reduce beside a product, and alone; whole softmaxes",
     targets=("tpu-v5e:2x4", "tpu-v3:2x2", "a100:8"),
-    cases={name: Case.of(partial(softmax, *of), fusions) for name, of in PROGRAMS.items()},
+    cases={name: Case.of(partial(softmax, *of), fusions) for name, of in PROGRAMS.items()}
+    | {
+        "trained in f32": Case.of(partial(trained, 1.0), fusions),
+        "trained in f32, scaled": Case.of(partial(trained, 0.125), fusions),
+    },
 )

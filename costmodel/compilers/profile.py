@@ -34,7 +34,7 @@ _RANGES = Ranges(
             "holes",
         }
     ),
-    parts=frozenset({"resident_share", "streamed_from"}),
+    parts=frozenset({"streamed_from"}),
 )
 _HINT = "costmodel/compilers/rules.py says what each key means."
 _OVERRIDE_HINT = (

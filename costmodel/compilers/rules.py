@@ -34,9 +34,9 @@ class FusionRules:
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
     a fusion without a product reads or writes, `reducing_cost` one that it reduces where it writes
-    fewer, `filling_cost` one of the zeros to which rows are added, and `narrowing_cost` one that is
-    rounded inside a product: computed to feed it, or made by it in 16 bits. `product_start` is how
-    long a product takes to start whose operands and result are on the chip, over `op_overhead`.
+    fewer, and `narrowing_cost` one that is rounded inside a product: computed to feed it, or made
+    by it in 16 bits. `product_start` is how long a product takes to start whose operands and result
+    are on the chip, over `op_overhead`.
     """
 
     fuses: bool
@@ -56,7 +56,6 @@ class FusionRules:
     operand_cost: float
     element_cost: float
     reducing_cost: float
-    filling_cost: float
     narrowing_cost: float
     product_start: float
 
@@ -135,16 +134,14 @@ class DotStrengthReductionRules:
 class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 
-    Block by block, and `rereads_operands`: each is read again for every row or column of blocks,
-    which are `block_bytes` a side. Of operands that take at
-    most `resident_share` of the memory on the chip a part is read again: the share that the smaller
-    one takes, and no more than that of `memory_space_assignment.streamed_from`. From there on the
-    part grows to all.
+    Block by block, and `rereads_operands`: each is read again for every row or column of blocks. A
+    block has `block_elements`, less where others of its size share its room. Over the time that
+    `element_rate` of the chip gives an element, `waiting_cost` is what a word of 32 bits takes.
     """
 
     rereads_operands: bool
-    block_bytes: float
-    resident_share: float
+    block_elements: float
+    waiting_cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.convolution import (
-    GROUP,
-    ROW,
-    WIDEST,
-    blocking,
-    grouped_padding,
-    more_pixels,
-    tiled,
-)
+from toast.costmodel.kernels.convolution import WIDEST, blocking
 from toast.costmodel.kernels.incremental import in_blocks, in_rows, side, streamed, total
 from toast.costmodel.kernels.journal import note
+from toast.costmodel.kernels.products import behind, product_tiling, reducing, updating, waiting
 from toast.costmodel.passes.space_to_batch import NORMED
-from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WIDE
+from toast.costmodel.program.contractions import WIDE
 from toast.costmodel.program.lookups import NO_ROWS, TABLE
 from toast.costmodel.terms.journal import ROOT, Bound
 
@@ -27,101 +18,6 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
-
-
-@inner
-def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, float, bool]:
-    """Padding of a product, bytes of its operands that are read again, and if its sums are partial.
-
-    Whole tiles: what is contracted fills the columns of the unit, and so does one side of the
-    result; the other side streams through it by rows. The better of the two ways round counts. Of
-    a convolution pixels stream through, and a row of its window is contracted with the channels.
-    """
-    first, last = t.fusions.side_start[dot], t.fusions.side_start[dot + 1]
-    if first == last:
-        return 1.0, 0.0, False
-    start = t.units.start[t.fusions.dot_unit[dot]]
-    left, right, contracted, batch = 1.0, 1.0, 1.0, 1.0
-    partial = False
-    for k in range(first, last):
-        shards = s.units.shards[start + k - first]
-        size = np.ceil(t.fusions.side_size[k] / shards)
-        if t.fusions.side_of[k] == LEFT:
-            left *= size
-        elif t.fusions.side_of[k] == RIGHT:
-            right *= size
-        elif t.fusions.side_of[k] == CONTRACTED:
-            contracted *= size
-            partial |= shards > 1
-        else:
-            batch *= size
-    rows, columns = t.chip.tile_rows, t.chip.tile_columns
-    one = tiled(left, rows) * tiled(right, columns)
-    other = tiled(left, columns) * tiled(right, rows)
-    if t.fusions.dot_window[dot, GROUP] > 0:
-        return grouped_padding(t, dot, batch) * more_pixels(t, s, dot), 0.0, False
-    if t.fusions.dot_window[dot, WIDEST] > 0:
-        row = t.fusions.dot_window[dot, ROW]
-        padding = tiled(contracted * row, columns) * one if row else min(one, other)
-        return padding * more_pixels(t, s, dot), 0.0, False
-    padding = tiled(contracted, columns) * min(one, other)
-    return padding, _again(t, s, dot, left, right, batch * contracted), partial
-
-
-@inner
-def _reducing(t: Tables, s: Scratch, dot: int) -> float:
-    """Seconds on the vector unit of a batch of products of one row or column; 0.0 for all others.
-
-    The compiler multiplies what the row meets and adds it up. Without a batch it does so too, but
-    in whole programs that takes no longer than the model says of the matrix unit.
-    """
-    first, last = t.fusions.side_start[dot], t.fusions.side_start[dot + 1]
-    if first == last or t.chip.reducing == 0.0 or t.fusions.dot_window[dot, WIDEST] > 0:
-        return 0.0
-    start = t.units.start[t.fusions.dot_unit[dot]]
-    left, right, others, batch = 1.0, 1.0, 1.0, 1.0
-    for k in range(first, last):
-        size = np.ceil(t.fusions.side_size[k] / s.units.shards[start + k - first])
-        batch *= size if t.fusions.side_of[k] == BATCH else 1.0
-        if t.fusions.side_of[k] == LEFT:
-            left *= size
-        elif t.fusions.side_of[k] == RIGHT:
-            right *= size
-        else:
-            others *= size
-    if min(left, right) > 1.0 or batch == 1.0:
-        return 0.0
-    return others * left * right * t.chip.reducing
-
-
-@inner
-def _again(t: Tables, s: Scratch, dot: int, left: float, right: float, depth: float) -> float:
-    """Bytes of the operands of a product that are read from memory more than once.
-
-    The result is made block by block, each from a strip of both operands. The larger the share of
-    the chip that the smaller operand takes, the larger the part that is read again. That part stops
-    growing at `streamed_from`, and grows to all from `resident_share` on. `depth` is what the
-    operands have beside the rows and columns of the result.
-    """
-    if t.chip.block_bytes == 0.0:
-        return 0.0
-    one, two = _operand(t, s, dot, 0), _operand(t, s, dot, 1)
-    block = t.chip.block_bytes / max(min(one / left, two / right) / depth, 1.0)
-    blocks = one * (np.ceil(right / block) - 1.0) + two * (np.ceil(left / block) - 1.0)
-    share = min(one, two) / t.chip.on_chip
-    small = min(share, t.chip.streamed_from)
-    large = (share - t.chip.resident_share) / (1.0 - t.chip.resident_share)
-    return float(blocks * min(max(small, large), 1.0))
-
-
-@inner
-def _operand(t: Tables, s: Scratch, dot: int, side: int) -> float:
-    """Bytes of an operand as a product reads it."""
-    stored, read = (
-        s.tensors.local[t.fusions.dot_operand[dot, side, 0]],
-        s.tensors.local[t.fusions.dot_operand[dot, side, 1]],
-    )
-    return float(read * t.fusions.dot_width[dot, side, 1 if read > stored else 0])
 
 
 @inner
@@ -155,19 +51,6 @@ def _turning(t: Tables, s: Scratch, row: int) -> float:
             continue
         elements = size / max(t.tensors.itemsize[tensor], 1.0)
         spent += elements * t.chip.each_turned + t.chip.overhead
-    return spent
-
-
-@inner
-def _filling(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to store zeros to which a fusion adds rows."""
-    spent = 0.0
-    for k in range(t.fusions.filled_start[row], t.fusions.filled_start[row + 1]):
-        tensor = t.fusions.filled[k]
-        size = in_rows(t, s, tensor, True)
-        elements = size / max(t.tensors.itemsize[tensor], 1.0)
-        elements *= streamed(t.chip.on_chip, t.chip.streamed_from, size)
-        spent += elements * t.chip.each_filled
     return spent
 
 
@@ -226,18 +109,20 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
     Bytes of partial sums, elements computed for the products, and whether there are such sums.
     """
     seconds, again, sums, fed, partial = 0.0, 0.0, 0.0, 0.0, False
-    reducing = 0.0
+    reduced = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         shards = 1
         unit = t.fusions.dot_unit[k]
         for i in range(t.units.start[unit], t.units.start[unit + 1]):
             shards *= s.units.shards[i]
-        padding, reread, summed = product_tiling(t, s, k)
-        reduced = _reducing(t, s, k)
-        reducing += reduced
-        if reduced == 0.0:
-            seconds += t.fusions.dot_seconds[k] / shards * padding
-            again += reread
+        padding, shape, summed = product_tiling(t, s, k)
+        alone = reducing(t, s, k)
+        reduced += alone
+        if alone == 0.0:
+            one = t.fusions.dot_seconds[k] / shards * padding
+            seconds += one
+            if shape[0] > 0.0:
+                again += waiting(t, s, row, k, shape, one, summed)
         if summed:
             partial = True
             size = s.tensors.stored[t.fusions.dot_sums[k]]
@@ -245,7 +130,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
         for operand in range(2):
             if t.fusions.dot_computed[k, operand]:
                 fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, operand, 1]))
-    return seconds + again / t.chip.bandwidth, reducing, sums, fed, partial
+    return seconds + again, reduced, sums, fed, partial
 
 
 @inner
@@ -297,14 +182,15 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
             continue
-        arithmetic, reducing, sums, fed, partial = _arithmetic(t, s, row)
+        arithmetic, reduced, sums, fed, partial = _arithmetic(t, s, row)
         moved, wrote, read, made, narrow = _traffic(t, s, row)
         moved += max(sums - wrote, 0.0)
         spent = moved / t.chip.bandwidth
         start = t.chip.overhead
         if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
-            spent *= t.chip.feeding
-            handling = max(max(narrow, fed) * t.chip.each_rounded, reducing)
+            late = behind(t, s, row, moved) if partial and t.fusions.updating[row] else 0.0
+            spent = (moved - late) / t.chip.bandwidth * t.chip.feeding
+            handling = max(max(narrow, fed) * t.chip.each_rounded, reduced)
             convolves = t.fusions.dot_window[t.fusions.dot_start[row], WIDEST] > 0
             start = t.chip.product_start if moved == 0.0 and not convolves else start
         else:
@@ -313,10 +199,12 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         seconds = max(arithmetic, spent, handling)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
         bound = BYTES if seconds == spent else bound
+        if t.fusions.updating[row]:
+            seconds += updating(t, s, row, late + sums, partial)
         if partial:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
-        seconds += _copying(t, s, row) + _turning(t, s, row) + _filling(t, s, row)
+        seconds += _copying(t, s, row) + _turning(t, s, row)
         seconds += _blocking(t, s, row) + _placing(t, s, row)
         spent = weight * (seconds + start)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)

@@ -33,12 +33,13 @@ def updated_bytes(t: Tables, s: Scratch) -> float:
 
 @inner
 def _crowding(t: Tables, s: Scratch) -> tuple[float, float]:
-    """The part of arguments and results that finds no room on the chip, and bytes of what could.
+    """The part of arguments and results that finds no room on the chip, and late bytes.
 
     The largest that fits there is fetched long before it is read; the part of the on-chip memory
-    that it fills is the part of the others that comes from main memory when it is wanted.
+    that it fills is the part of the others that comes from main memory when it is wanted. Late are
+    those bytes that fusions do not stream in any case.
     """
-    largest, fitting = 0.0, 0.0
+    largest, fitting, late = 0.0, 0.0, 0.0
     for row in range(len(t.floors.tensor)):
         size = s.tensors.local[t.floors.tensor[row]]
         if size < t.chip.on_chip_buffers:
@@ -46,7 +47,18 @@ def _crowding(t: Tables, s: Scratch) -> tuple[float, float]:
             largest = max(largest, size)
     if fitting == 0.0:
         return 0.0, 0.0
-    return largest / t.chip.on_chip_buffers * (fitting - largest) / fitting, fitting
+    part = largest / t.chip.on_chip_buffers * (fitting - largest) / fitting
+    for row in range(len(t.floors.tensor)):
+        late += t.floors.times[row] * _late(t, s.tensors.local[t.floors.tensor[row]], part)
+    return part, late
+
+
+@inner
+def _late(t: Tables, size: float, part: float) -> float:
+    """Bytes of an argument or result for which fusions wait."""
+    if size >= t.chip.on_chip_buffers:
+        return 0.0
+    return size * max(part - streamed(t.chip.on_chip, t.chip.streamed_from, size), 0.0)
 
 
 @inner
@@ -62,21 +74,20 @@ def price_main_memory(t: Tables, s: Scratch, compute: float) -> float:
     for row in range(len(t.floors.tensor)):
         least += t.floors.times[row] * s.tensors.local[t.floors.tensor[row]]
     least += updated_bytes(t, s)
-    part, fitting = _crowding(t, s)
-    waited = part * t.chip.feeding / t.chip.bandwidth
-    short = max(least / t.chip.bandwidth - compute - fitting * waited, 0.0)
+    part, late = _crowding(t, s)
+    waited = late * t.chip.feeding / t.chip.bandwidth
+    short = max(least / t.chip.bandwidth - compute - waited, 0.0)
     for row in range(len(t.floors.tensor)):
         count, each = t.floors.times[row], s.tensors.local[t.floors.tensor[row]]
-        size = count * each
-        crowded = size if each < t.chip.on_chip_buffers else 0.0
-        spent = waited * crowded
+        size, crowded = count * each, count * _late(t, each, part)
+        spent = crowded * t.chip.feeding / t.chip.bandwidth
         spent += short * (size / least) if short > 0.0 else 0.0
         if spent > 0.0:
-            moved = size if short > 0.0 else part * crowded
+            moved = size if short > 0.0 else crowded
             note(s.journal, FLOOR, row, 0, BYTES, 0, count, moved, spent)
     for row in range(len(t.updated_reads.weight)):
         moved = s.updated_reads.bytes[row]
         if short > 0.0 and moved > 0.0:
             weight, spent = t.updated_reads.weight[row], short * (moved / least)
             note(s.journal, UPDATED, row, 0, BYTES, 0, weight, moved, spent)
-    return short + fitting * waited
+    return short + waited

@@ -13,16 +13,16 @@ from toast.costmodel.passes.memory_space_assignment import OnChip
 
 
 class DotTiles(NamedTuple):
-    """`block` bytes a side of a product; up to `resident` of the chip's memory an operand stays.
+    """`elements` of a block of a product's result, and the `cost` of a word that it waits for.
 
-    A block of 0 bytes says that operands are read once.
+    A block of no elements says that operands are read once.
     """
 
-    block: float
-    resident: float
+    elements: float
+    cost: float
 
 
 def tile_dots(on_chip: OnChip, rules: DotTilingRules) -> DotTiles:
     """How products are tiled; nothing is read again by a chip that keeps no operands."""
     tiled = rules.rereads_operands and on_chip.size > 0.0
-    return DotTiles(rules.block_bytes if tiled else 0.0, rules.resident_share)
+    return DotTiles(rules.block_elements if tiled else 0.0, rules.waiting_cost)

@@ -150,11 +150,18 @@ def assign_layouts(program: Program, fusion: Fusion) -> OtherLayouts:
     product = np.full(program.values, program.ops)
     product[list(transposed)] = list(transposed.values())
     first = np.full(len(launched), program.ops)
-    np.minimum.at(first, np.concatenate([reader, maker]), product[np.concatenate([read, made])])
     given = np.zeros(program.values, dtype=np.bool_)
     given[[argument.value for argument in program.arguments]] = True
     looping, own = elementwise(fusion.flow, launched), np.full(len(launched), -1)
-    own[looping] = program.value_shape[program.op_values[launched.first_op[looping]]]
+    roots = program.op_values[launched.first_op[looping]]
+    own[looping], elements = program.value_shape[roots], fusion.flow.elements
+    large = np.full(len(launched), -1.0)
+    large[looping] = elements[roots]
+    alike = elements[read] == large[reader]
+    inner = np.isin(launched.dots, list(transposed.values()))
+    np.minimum.at(first, maker, product[made])
+    np.minimum.at(first, reader[alike], product[read[alike]])
+    np.minimum.at(first, launched.rows(launched.dot_start)[inner], launched.dots[inner])
     reading = np.zeros(len(launched), dtype=np.bool_)
     reading[reader[given[read] & (program.value_shape[read] == own[reader])]] = True
     found = np.flatnonzero((first < program.ops) & reading & looping)

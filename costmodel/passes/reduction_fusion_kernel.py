@@ -113,25 +113,30 @@ def _fits(f: Any, k: Any, host: int, number: int, source: int) -> bool:
         return False
     for n in range(k.op_first[host], k.op_end[host]):
         first = min(first, k.ops[n])
-    inside, latest = False, -1
+    inside, direct, latest = False, True, -1
     for n in range(k.read_first[number], k.read_end[number]):
         maker = f.maker[f.source[k.reads[n]]]
         if maker == f.maker[source]:
             continue
         if k.home[maker] == host:
             inside = True
+            direct &= f.source[f.uses[maker]] == source
         else:
             latest = max(latest, maker)
-    if inside and not (multiplies and _keeps_rows(f, k, host, source)):
+    if inside and not (multiplies and _keeps_rows(f, k, host, source, direct)):
         return False
     return bool(latest < first)
 
 
 @inner
-def _keeps_rows(f: Any, k: Any, host: int, source: int) -> bool:
-    """Whether rows stay until they are reduced, as those do that are widened behind a product."""
+def _keeps_rows(f: Any, k: Any, host: int, source: int, direct: bool) -> bool:
+    """Whether rows stay until they are reduced again.
+
+    Those do that are widened behind a product, and those that are first reduced as it makes them.
+    """
     for n in range(k.dot_start[host], k.dot_start[host + 1]):
-        if f.width[f.values[k.dots[n]]] >= f.width[source]:
+        made = f.values[k.dots[n]]
+        if f.width[made] >= f.width[source] and not (direct and made == source):
             return False
     return True
 

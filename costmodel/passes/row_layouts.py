@@ -34,15 +34,13 @@ class RowLayouts:
     """What lies row by row, as far as it is computed with.
 
     By fusion how all that it moves lies (`moving`, as in `lookups`), and by its number the values
-    that are copied into rows or out of them, for it or behind it (`turned`); the tables that are
-    copied before a lookup, and sums that begin as `zeros`. `held` are copies in rows, `columns`
-    those of sums.
+    that are copied into rows or out of them, for it or behind it (`turned`), and the tables that
+    are copied before a lookup. `held` are copies in rows, `columns` those of sums.
     """
 
     moving: Ints
     turned: dict[int, list[int]] = field(default_factory=dict)
     tables: dict[int, list[int]] = field(default_factory=dict)
-    zeros: dict[int, list[int]] = field(default_factory=dict)
     held: list[Span] = field(default_factory=list)
     columns: list[Span] = field(default_factory=list)
 
@@ -75,7 +73,6 @@ def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
         moving=moving,
         turned=turned,
         tables={number: [table] for table, number in tables.items() if table not in until},
-        zeros=_zeros(program, fusion, single),
         held=held + _held(program, fusion, found, until),
         columns=columns,
     )
@@ -85,16 +82,6 @@ def adds_rows(program: Program, fusion: Fusion) -> Bools:
     """For each op whether it adds up rows."""
     found: Bools = (fusion.flow.role == Role.UPDATE) & named(program, SCATTERS)
     return found
-
-
-def _zeros(program: Program, fusion: Fusion, single: Bools) -> dict[int, list[int]]:
-    """Sums of rows that begin as a constant, which is stored first, by their fusions."""
-    first = fusion.launched.first_op
-    return {
-        number: [program.values_of(int(first[number]))[0]]
-        for number in np.flatnonzero(single & adds_rows(program, fusion)[first]).tolist()
-        if program.constant[_table(program, int(first[number]))]
-    }
 
 
 def _tables(program: Program, fusion: Fusion, lookups: Bools) -> dict[int, int]:

@@ -20,19 +20,18 @@ class ChipColumns(NamedTuple):
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
     images whose pixels lie apart take the time of `rows_apart` at least; rows that are more than
     half padding, and have more than `most_padding` bytes of it, lie otherwise; `each_turned` and
-    `each_filled`: seconds of an element that is copied into rows, and of a zero;
-    `bandwidth` in bytes, and `element_rate` in elements a second; seconds of `overhead` of each
-    fusion, and those of the small fusions `launched` beside one collective. `on_chip` bytes keep
-    operands; up to `on_chip_buffers` bytes of what is alive may be on the chip for
-    `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to or from
-    the chip takes `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of pixels: a
-    fusion handles each `blocked_forms` times over, and `normalised_forms` more where they are
-    normalised by example. Deferred gradients fill up to
-    `deferral_budget_bytes`. `sums_in_turn`: a sum over several dimensions runs over the axes of the
-    first, then of the next, and not in the mesh's order. `narrows`: an f32 that only products read
-    travels in 16 bits. Sums are sent together in messages of up to `combined_bytes`; up to
-    `late_bytes` of what the last one sends wait for it. Operands that fill up to `resident_share`
-    of `on_chip` are read again in part, others for each block of `block_bytes` a side, if that is
+    `each_waited`: seconds of an element that is copied into rows, and of a word of 32 bits that a
+    product waits for; `bandwidth` in bytes, and `element_rate` in elements a second; seconds of
+    `overhead` of each fusion, and those of the small fusions `launched` beside one collective.
+    `on_chip` bytes keep operands; up to `on_chip_buffers` bytes of what is alive may be on the chip
+    for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to or
+    from the chip takes `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of pixels:
+    a fusion handles each `blocked_forms` times over, and `normalised_forms` more where they are
+    normalised by example. Deferred gradients fill up to `deferral_budget_bytes`. `sums_in_turn`: a
+    sum over several dimensions runs over the axes of the first, then of the next, and not in the
+    mesh's order. `narrows`: an f32 that only products read travels in 16 bits. Sums are sent
+    together in messages of up to `combined_bytes`; up to `late_bytes` of what the last one sends
+    wait for it. A product reads its operands again for each block of `block_elements`, if that is
     not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on. `feeding`:
     how much longer it takes to read what feeds a product; `each_element`: seconds of an element
     that is read or written; `each_rounded`: of one that is rounded inside a product; elements a
@@ -69,15 +68,14 @@ class ChipColumns(NamedTuple):
     feeding: float
     each_element: float
     each_reduced: float
-    each_filled: float
     product_start: float
     each_rounded: float
     rounding: float
     blocking: float
     combined_bytes: float
     late_bytes: float
-    block_bytes: float
-    resident_share: float
+    block_elements: float
+    each_waited: float
     streamed_from: float
     memory: float
     recomputed_piece: float
@@ -120,15 +118,14 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         feeding=profile.fusion.operand_cost,
         each_element=profile.fusion.element_cost / device.element_rate,
         each_reduced=profile.fusion.reducing_cost / device.element_rate,
-        each_filled=profile.fusion.filling_cost / device.element_rate,
         product_start=profile.fusion.product_start * device.op_overhead,
         each_rounded=profile.fusion.narrowing_cost / device.element_rate,
         rounding=device.element_rate * narrowing.rounding_rate,
         blocking=device.element_rate / blocks.blocking_cost,
         combined_bytes=combiner.max_bytes,
         late_bytes=combiner.max_bytes * combiner.updates_late,
-        block_bytes=tiles.block,
-        resident_share=tiles.resident,
+        block_elements=tiles.elements,
+        each_waited=tiles.cost / device.element_rate,
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         recomputed_piece=float(again.least_bytes),

@@ -21,6 +21,7 @@ from toast.costmodel.passes.fusion import REDUCES, Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
+from toast.costmodel.passes.output_fusion import updates_inside
 from toast.costmodel.passes.row_layouts import RowLayouts
 from toast.costmodel.passes.scatter_expander import INDICES, launches_each
 from toast.costmodel.program.arrays import flags, flat, floats, ints, spans, starts
@@ -29,7 +30,7 @@ from toast.costmodel.program.contractions import WIDE, Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
-from toast.costmodel.program.lookups import NO_ROWS, TABLE
+from toast.costmodel.program.lookups import NO_ROWS
 from toast.costmodel.program.op_traits import Role, is_priced_elsewhere
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
@@ -74,7 +75,7 @@ class LaunchedRow(NamedTuple):
     `reduced` are, of its reductions, the tensors that each may read, its own first; `copied` those
     that are copied to another memory layout or buffer, or back. `placed` are the indices by which a
     loop places windows. `by_row` says how all that it moves lies (see `lookups`); `turned` are
-    copied into rows or out of them, `filled` with zeros.
+    copied into rows or out of them. `updating`: it is an update that a product runs inside.
     """
 
     written: tuple[Moved, ...] = ()
@@ -84,8 +85,8 @@ class LaunchedRow(NamedTuple):
     copied: tuple[int, ...] = ()
     placed: tuple[Placed, ...] = ()
     turned: tuple[int, ...] = ()
-    filled: tuple[int, ...] = ()
     by_row: int = NO_ROWS
+    updating: bool = False
 
 
 class Fusions(NamedTuple):
@@ -93,9 +94,10 @@ class Fusions(NamedTuple):
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
     `whole` in memory; `copied` tensors; those that `placed` windows with `placed_launches` for each
-    element; how all that it moves lies (`by_row`), `turned` and `filled` tensors; its contractions,
-    from `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it
-    may read: as it does alone, and as others want what it reads.
+    element; how all that it moves lies (`by_row`), `turned` tensors; whether it is
+    an update that a product runs inside (`updating`); its contractions, from `dot_start` on; its
+    reductions, from `reduced_start` on, and of each the tensors that it may read: as it does alone,
+    and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
     their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
@@ -129,9 +131,8 @@ class Fusions(NamedTuple):
     placed_launches: Floats
     turned_start: Ints
     turned: Ints
-    filled_start: Ints
-    filled: Ints
     by_row: Ints
+    updating: Ints
 
 
 class FusionScratch(NamedTuple):
@@ -244,6 +245,11 @@ class RowMaker:
         return found
 
     @cached_property
+    def _updating(self) -> Bools:
+        """For each fusion if it is an update that a product runs inside."""
+        return updates_inside(self.program, self.fusion.launched)
+
+    @cached_property
     def _read(self) -> Floats:
         return _bytes_read(self.program, self.fusion)
 
@@ -274,7 +280,7 @@ class RowMaker:
             self.in_rows.moving,
             self._sets(self.in_rows.turned),
             self._sets(self.in_rows.tables),
-            self._sets(self.in_rows.zeros),
+            self._updating.astype(np.int64),
         ]
 
     def _sets(self, values: dict[int, list[int]]) -> Ints:
@@ -355,14 +361,13 @@ class RowMaker:
             placed=self._placed(one),
             turned=_tensors(layouts, self.in_rows.turned.get(number, ())),
             by_row=int(self.in_rows.moving[number]),
+            updating=bool(self._updating[number]),
         )
 
     def before(self, number: int) -> list[LaunchedRow]:
-        """What runs before a fusion by itself: copies of tables into rows, and zeros for sums."""
+        """What runs before a fusion by itself: copies of tables into rows."""
         tables = _tensors(self.layouts, self.in_rows.tables.get(number, ()))
-        zeros = _tensors(self.layouts, self.in_rows.zeros.get(number, ()))
-        rows = LaunchedRow(turned=tables), LaunchedRow(filled=zeros, by_row=TABLE)
-        return [row for row, some in zip(rows, (tables, zeros), strict=True) if some]
+        return [LaunchedRow(turned=tables)] if tables else []
 
     def _reduced(self, one: LaunchedFusion) -> tuple[tuple[int, ...], ...]:
         """For each reduction of a fusion the tensors of its operand, as others want it as well."""
@@ -486,9 +491,8 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         placed_launches=floats([launches for row in placed for _, launches in row]),
         turned_start=starts([row.turned for row in rows]),
         turned=flat([row.turned for row in rows]),
-        filled_start=starts([row.filled for row in rows]),
-        filled=flat([row.filled for row in rows]),
         by_row=ints([row.by_row for row in rows]),
+        updating=ints([row.updating for row in rows]),
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
         side_size=ints([size for sides in factors for _, size in sides]),
@@ -531,7 +535,6 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (reductions, owners.tensor[fusions.reduced_tensor]),
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
         (rows_of(fusions.turned_start), owners.tensor[fusions.turned]),
-        (rows_of(fusions.filled_start), owners.tensor[fusions.filled]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (dots, fusions.dot_unit),
         (dots, owners.tensor[fusions.dot_sums]),

@@ -15,6 +15,7 @@ from toast.costmodel.passes.algebraic_simplifier import joined_reductions
 from toast.costmodel.passes.all_reduce_combiner import combine_sums
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER, reassociate_sums
 from toast.costmodel.passes.fusion import Fusion, batch_dims
+from toast.costmodel.passes.output_fusion import joined_products, updates_inside
 from toast.costmodel.passes.while_loop_all_reduce_motion import (
     HERE,
     AddedSum,
@@ -436,16 +437,10 @@ def passes_over_sums(program: Program, fusion: Fusion) -> Floats:
             operands = {program.sources[use] for use in program.uses_of(dot)}
             read = sum(max(fusion.bytes[value], 1.0) >= size for value in sources - operands)
             found[dot] = 2.0 + read
-    found[_joined(program, fusion)] = 2.0
-    return found
-
-
-def _joined(program: Program, fusion: Fusion) -> Ints:
-    """Products whose own root launches nothing: they run inside an elementwise fusion."""
-    writes = np.zeros(program.ops, dtype=np.bool_)
-    writes[fusion.launched.ops] = True
-    roots = fusion.roots
-    found: Ints = roots.dots[~writes[roots.ops[roots.rows(roots.dot_start)]]]
+    launched = fusion.launched
+    found[joined_products(program, roots, launched)] = 2.0
+    updating = updates_inside(program, launched)[launched.rows(launched.dot_start)]
+    found[launched.dots[updating]] = 0.0
     return found
 
 

@@ -60,7 +60,6 @@ def test_a_generation_has_its_own_keys_and_all_others_of_its_compiler() -> None:
         "stores_reduced",
         "element_cost",
         "reducing_cost",
-        "filling_cost",
         "narrowing_cost",
         "product_start",
     }
@@ -80,7 +79,11 @@ MISTAKES = {
     "key": ("[cse.merges_identical_ops]", "[cse.merges]", "cse.merges is not known; there are"),
     "bool": ("value = 2\n", "value = true\n", "fusion.reduced_readers has to be a whole number"),
     "zero": ("value = 2\n", "value = 0\n", "fusion.reduced_readers has to be above zero"),
-    "part": ("value = 0.75", "value = 1.0", "dot_tiling.resident_share is a part, below 1"),
+    "part": (
+        "value = 0.25",
+        "value = 1.0",
+        "memory_space_assignment.streamed_from is a part, below 1",
+    ),
     "choice": ('value = "transposed_dots"', 'value = "dots"', "one of transposed_dots"),
 }
 

@@ -24,8 +24,8 @@ from benchmarks.probes.space_to_batch import CHAINS
 from tests.costmodel.profiles import TPU
 from tests.modules import analysed, argument_group, evaluator_of
 from toast.costmodel.evaluator import Action, Evaluator
-from toast.costmodel.kernels.compute import product_tiling
 from toast.costmodel.kernels.convolution import blocking
+from toast.costmodel.kernels.products import product_tiling
 from toast.costmodel.passes.convolution_tiling import (
     NO_WINDOW,
     FilterWindow,

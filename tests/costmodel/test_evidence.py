@@ -344,9 +344,9 @@ def test_a_layer_stores_what_the_compiler_stores_of_what_it_makes(device: str, n
     assert sorted(made) == golden("fusion", name, device)
 
 
-@pytest.mark.parametrize("device", [TPU, V5P])
+@pytest.mark.parametrize("device", [TPU, V5P, V3])
 def test_products_by_themselves_are_near_the_probe(device: str) -> None:
-    """One by itself reads less again than those of training steps, where others want the room."""
+    """In 16 and 32 bits, and with updates inside; on a v3 Adam's is read again unlike the model."""
     clock = CHIPS[device].clock or 0.0
     for name, case in TILING.cases.items():
         analysis = analysed(case.module(TARGETS[device]))
@@ -360,8 +360,8 @@ def test_products_by_themselves_are_near_the_probe(device: str) -> None:
             )
         )
         cycles = golden("dot_tiling", name, device) / clock
-        assert once <= 1.02 * cycles, name
-        assert once < priced == pytest.approx(cycles, rel=0.25), name
+        assert once <= priced == pytest.approx(cycles, rel=0.12 if device != V3 else 0.25), name
+        assert once < 0.7 * cycles or device == V3 or not name.startswith("f32"), name
 
 
 @pytest.mark.parametrize("device", [TPU, V5P, V3])

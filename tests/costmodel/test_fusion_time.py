@@ -53,21 +53,37 @@ def reading(found: Evaluator, state: tuple[Action, ...], kind: str) -> list[Fusi
 
 @pytest.mark.parametrize("scale", [16, 512])
 def test_an_update_pays_for_its_copies_into_the_gradients_layout(scale: int) -> None:
-    """Three arguments there and three results back, beside the update itself."""
+    """Three arguments there and three results back, beside the update with its gradient."""
     larger, wide = W.replace("8x", f"{8 * scale}x", 1), 8 * scale
-    lines = [
-        line.replace(W, larger).replace("x8xf32", f"x{wide}xf32")
-        for line in (GRADIENT, TRANSPOSED, *UPDATE)
-    ]
-    given = ARGUMENTS.replace(W, larger).replace("32x8xf32", f"32x{wide}xf32")
-    found = evaluator(main(given, lines, RESULTS.replace(W, larger)))
-    elements = wide * 16 * 4
-    update = next(row for row in explain(resolve(found, ())).fusions if len(row.sources[0][0]) > 2)
-    copies = 6 * (elements / ELEMENTS + DEVICE.op_overhead)
-    handled = update.seconds - copies - DEVICE.op_overhead
+
+    def update(*gradient: str) -> float:
+        lines = [
+            line.replace(W, larger).replace("x8xf32", f"x{wide}xf32")
+            for line in (*gradient, *UPDATE)
+        ]
+        given = ARGUMENTS.replace(W, larger).replace("32x8xf32", f"32x{wide}xf32")
+        found = evaluator(main(given, lines, RESULTS.replace(W, larger)))
+        (row,) = explain(resolve(found, ())).fusions
+        return row.seconds
+
+    copied = update(GRADIENT, TRANSPOSED)
+    plain = update(product(f"t:{W}", "x:32x8xf32", "d:32x16x4xf32", (0, 0)))
+    copies = 6 * (wide * 16 * 4 / ELEMENTS + DEVICE.op_overhead)
+    assert copied - plain == pytest.approx(copies, rel=1 / 20)
+
+
+def test_an_update_inside_its_gradient_is_handled_element_by_element() -> None:
+    """Six arrays of Adam beside a small product: what each of its elements takes in a pass."""
+    w = "1024x1024xf32"
+    given = f"x:256x1024xf32 d:256x1024xf32 p:{w} m:{w} n:{w}"
+    gradient = product(f"t:{w}", "x:256x1024xf32", "d:256x1024xf32", (0, 0))
+    lines = [line.replace(W, w) for line in UPDATE]
+    found = evaluator(main(given, [gradient, *lines], RESULTS.replace(W, w)))
+    alone = evaluator(main("x:256x1024xf32 d:256x1024xf32", [gradient], f"t:{w}"))
+    (row,) = explain(resolve(found, ())).fusions
     adam = golden("fusion_rates", "updates by Adam of 1 Mi")["loop"] / CLOCK / PASSES
-    each = (adam - DEVICE.op_overhead) / (7 * 2**20)
-    assert handled == pytest.approx(7 * elements * each, rel=1 / 20)
+    beside = row.seconds - alone.cost(()).compute
+    assert beside == pytest.approx(6 / 7 * (adam - DEVICE.op_overhead), rel=1 / 8)
 
 
 def test_the_padding_of_images_takes_time() -> None:
@@ -155,7 +171,7 @@ def test_what_is_computed_for_a_product_is_handled_element_by_element() -> None:
     found = evaluator(LAYOUTS[case].program())
     (row,) = explain(resolve(found, ())).fusions
     compiled = golden("fusion_rates", case)["contraction"] / CLOCK
-    assert row.seconds == pytest.approx(compiled, rel=1 / 20)
+    assert row.seconds == pytest.approx(compiled, rel=1 / 6)
     plain = evaluator(LAYOUTS["narrow product"].program())
     assert plain.cost(()).compute < found.cost(()).compute
 
@@ -194,7 +210,7 @@ def test_what_is_added_to_a_product_takes_no_time_but_its_rounding_does(bits: st
     alone, more = (f"product of 1 Mi and {count} more{bits}" for count in (0, 1))
     compiled = golden("fusion_rates", alone)["contraction"]
     assert golden("fusion_rates", more)["contraction"] == compiled
-    assert product_seconds(alone) == product_seconds(more)
+    assert product_seconds(alone) == pytest.approx(product_seconds(more), rel=1 / 20)
     rounded = golden("fusion_rates", f"product of 1 Mi and 0 more{bits}")["contraction"]
     wide = golden("fusion_rates", "product of 1 Mi and 0 more")["contraction"]
     spent = product_seconds(alone) - product_seconds("product of 1 Mi and 0 more")

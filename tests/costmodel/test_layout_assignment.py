@@ -71,7 +71,10 @@ def walked(program: Program, fusion: Fusion, transposed: dict[int, int]) -> dict
         read = {program.sources[use] for use in launched.reads}
         made = {value for op in launched.ops for value in program.values_of(op)}
         own = program.shape(program.values_of(launched.ops[0])[0])
-        dots = [transposed[value] for value in read | made if value in transposed]
+        elements = program.elements[program.values_of(launched.ops[0])[0]]
+        seen = made | {value for value in read if program.elements[value] == elements}
+        dots = [transposed[value] for value in seen if value in transposed]
+        dots += [op for op in launched.contractions if op in transposed.values()]
         if dots and any(program.shape(value) == own for value in read & given):
             found[number] = int(fusion.position[min(dots)])
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,31 +14,37 @@ from benchmarks.probes.fusion_rates import PASSES
 from toast.analysis.analyse import analyse
 from toast.analysis.load import load
 from toast.aot.target import CHIPS
+from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.kernels.compute import product_tiling
 from toast.costmodel.kernels.incremental import streamed
+from toast.costmodel.kernels.products import product_tiling
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.registry import without
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, product_sides
 
 DEVICE = find("tpu-v5e")
 
 
 @njit(_nrt=False)
-def product_in_tiles(t: Any, s: Any, dot: int) -> tuple[float, float, bool]:
+def product_in_tiles(t: Any, s: Any, dot: int) -> tuple[float, tuple[float, float], bool]:
     return product_tiling(t, s, dot)
 
 
-def _product(b: int, m: int, k: int, n: int) -> Evaluator:
-    text = f"""
-func.func public @main(%x: tensor<{b}x{m}x{k}xbf16>, %w: tensor<{b}x{k}x{n}xbf16>)
-    -> tensor<{b}x{m}x{n}xbf16> {{
+def _text(b: int, m: int, k: int, n: int, of: str) -> str:
+    return f"""
+func.func public @main(%x: tensor<{b}x{m}x{k}x{of}>, %w: tensor<{b}x{k}x{n}x{of}>)
+    -> tensor<{b}x{m}x{n}x{of}> {{
   %y = stablehlo.dot_general %x, %w, batching_dims = [0] x [0], contracting_dims = [2] x [1]
-    : (tensor<{b}x{m}x{k}xbf16>, tensor<{b}x{k}x{n}xbf16>) -> tensor<{b}x{m}x{n}xbf16>
-  return %y : tensor<{b}x{m}x{n}xbf16>
+    : (tensor<{b}x{m}x{k}x{of}>, tensor<{b}x{k}x{n}x{of}>) -> tensor<{b}x{m}x{n}x{of}>
+  return %y : tensor<{b}x{m}x{n}x{of}>
 }}
 """
-    return Evaluator(analyse(load(text.encode()).program), Mesh.parse("x=2"), DEVICE)
+
+
+def _product(b: int, m: int, k: int, n: int) -> Evaluator:
+    text = _text(b, m, k, n, "bf16").encode()
+    return Evaluator(analyse(load(text).program), Mesh.parse("x=2"), DEVICE)
 
 
 def _padding_of(evaluator: Evaluator, *state: Action) -> float:
@@ -98,38 +103,45 @@ def test_padding_never_saves_and_fills_tiles_at_most(sizes: tuple[int, int, int]
     assert 1.0 <= padding <= most * (1 + 1e-9)
 
 
-def _again_of(evaluator: Evaluator, *state: Action) -> float:
-    scratch = evaluator.new_scratch()
-    evaluator.cost(state, scratch)
-    _, again, _ = product_in_tiles(evaluator.tables, scratch, 0)
-    return float(again)
+def _seconds(b: int, m: int, k: int, n: int, *cut: int) -> tuple[float, float]:
+    """Of a product as it waits for its operands, and if it did not, with these sizes in two."""
+    found = []
+    for profile in (profile_of(DEVICE), without(profile_of(DEVICE), ["dot_tiling"])):
+        text = _text(b, m, k, n, "f32").encode()
+        evaluator = Evaluator(
+            analyse(load(text).program), Mesh.parse("x=2"), DEVICE, floored=False, profile=profile
+        )
+        units = evaluator.tables.units
+        rows = zip(units.item_size.tolist(), units.item_group.tolist(), strict=True)
+        groups = {size: group for size, group in rows if group >= 0}
+        state = tuple(Action(group=groups[size], axis=0) for size in cut)
+        found.append(evaluator.cost(state).compute)
+    return found[0], found[1]
 
 
-def test_large_operands_are_read_once_for_each_block_of_the_result() -> None:
-    """Neither of the two fits on the chip: rows of blocks read the right one, columns the left."""
-    size = 1536 * 9
-    evaluator = _product(1, size, size, size)
-    bytes_ = 2.0 * size * size
-    assert bytes_ > DEVICE.on_chip_bytes
-    assert _again_of(evaluator) == pytest.approx(2 * bytes_ * (size / 1536 - 1))
+def _waits(*sizes: int) -> float:
+    priced, once = _seconds(*sizes)
+    return priced - once
 
 
-def test_the_more_room_an_operand_takes_the_more_is_read_again() -> None:
-    """Of 128 MiB on the chip 32 MiB are a quarter: so much of what blocks read comes again."""
-    quarter = _product(1, 4096, 4096, 131072)
-    left, right = 2.0 * 4096 * 4096, 2.0 * 4096 * 131072
-    blocks = left * (np.ceil(131072 / 1536) - 1) + right * (np.ceil(4096 / 1536) - 1)
-    assert _again_of(quarter) == pytest.approx(blocks * left / DEVICE.on_chip_bytes)
-    assert _again_of(_product(1, 8, 4096, 131072)) < 0.01 * right
+def test_two_large_operands_are_read_again_for_each_block_of_the_result() -> None:
+    """Neither stays on the chip: 27 strips of each pass the vector unit by words of 32 bits."""
+    size = 27 * 1024
+    words = (27 * 2 + 1) * size * size
+    priced, once = _seconds(1, size, size, size)
+    assert once < priced == pytest.approx(words / DEVICE.element_rate, rel=1 / 8)
+
+
+def test_a_product_does_not_wait_where_an_operand_stays_on_the_chip() -> None:
+    """Of 128 MiB on the chip 8 rows take nothing, 4,096 take half, and 8,192 all."""
+    few, half, whole = (_waits(1, rows, 4096, 16384) for rows in (8, 4096, 8192))
+    assert few < 1e-2 * half
+    assert 1.5 * half < whole
 
 
 def test_a_split_operand_may_stay_on_the_chip() -> None:
-    evaluator = _product(1, 6144, 10240, 32768)
-    tables = evaluator.tables
-    rows = zip(tables.units.item_size.tolist(), tables.units.item_group.tolist(), strict=True)
-    groups = {size: group for size, group in rows if group >= 0}
-    assert _again_of(evaluator) > 0.0
-    assert _again_of(evaluator, Action(group=groups[10240], axis=0)) < 0.5 * _again_of(evaluator)
+    whole, split = _waits(1, 6144, 10240, 32768), _waits(1, 6144, 10240, 32768, 6144)
+    assert 0.0 < split < 0.5 * whole
 
 
 @given(st.floats(0.0, 1e9), st.floats(0.0, 1e9))

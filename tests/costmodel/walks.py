@@ -288,19 +288,25 @@ class Reductions:
         makers = {program.makers[program.sources[use]] for use in fusion.reads}
         makers.discard(program.makers[source])
         inside = makers & set(into.ops)
-        if inside and not (into.contractions and self._keeps_rows(into, fusion, source)):
+        direct = all(program.sources[program.op_uses[op]] == source for op in inside)
+        if inside and not (into.contractions and self._keeps_rows(into, fusion, source, direct)):
             return False
         return max(makers - inside, default=-1) < min(into.ops)
 
-    def _keeps_rows(self, host: LaunchedFusion, fusion: LaunchedFusion, source: int) -> bool:
+    def _keeps_rows(
+        self, host: LaunchedFusion, fusion: LaunchedFusion, source: int, direct: bool
+    ) -> bool:
         """Whether rows stay until they are reduced: short ones, that fill the lanes."""
         program = self._program
         result = program.values_of(fusion.ops[0])[0]
         row = self._size(source) / self._size(result)
         made = [program.values_of(dot)[0] for dot in host.contractions]
-        narrow = all(self._width(value) < self._width(source) for value in made)
+        narrow = all(
+            self._width(value) < self._width(source) or (direct and value == source)
+            for value in made
+        )
         side = program.shape(result)[-1] if program.shape(result) else 1
-        return narrow and row <= 8192 and side >= 128
+        return narrow and (direct or (row <= 8192 and side >= 128))
 
     def _join(self, host: int, number: int) -> None:
         into, fusion = self._fusions[host], self._fusions[number]
@@ -382,11 +388,11 @@ def join_products(
     fusions: Sequence[LaunchedFusion],
     roles: Sequence[Role],
 ) -> list[LaunchedFusion]:
-    """Each product inside the elementwise fusion whose root alone reads it; of several the last."""
+    """Each product inside the elementwise fusion that alone reads it; of several the last."""
     readers: dict[int, set[int]] = {}
-    for root in roots:
-        for use in root.reads:
-            readers.setdefault(program.sources[use], set()).add(root.op)
+    for fusion in fusions:
+        for use in fusion.reads:
+            readers.setdefault(program.sources[use], set()).add(fusion.ops[0])
     products = {root.op for root in roots if len(root.contractions) == 1}
     home = {fusion.ops[0]: fusion for fusion in fusions if len(fusion.ops) == 1}
     returned = {program.sources[result.use] for result in program.results}
