@@ -44,8 +44,7 @@ No pass costs more than it saves on the zoo's held-out half. Some constants do, 
   verdicts and 2 points of pressed memory. It is libtpu's own setting.
 - `fusion.narrowing_cost` takes 1.8 points off the median of step times. It adds about a point to
   what nine in ten of memory and of times are within.
-- Without `dot_tiling.resident_share` and `spmd_partitioner` searches miss layouts that compile to
-  faster steps ([compilers.md](compilers.md#dot_tiling)).
+- Without `spmd_partitioner` searches miss layouts that compile to faster steps.
 
 Some change next to nothing on that half. `constant_folding`, `cse`, `deferred_filter_gradients`
 and `algebraic_simplifier` pay on the tuning half, and each is what the compilers do with the
