@@ -176,8 +176,9 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     up the tiles of an image. It reduces elements while it writes others. In a fusion of a product
     only those take time that are rounded: they were computed for the product, or leave it in 16
     bits. A product writes its partial sums in place of what it would make of them, and reductions
-    beside it run behind it. Where all that it moves is on the chip, it starts in its own time, but
-    a convolution takes as long as any fusion.
+    beside it run behind it; an update that it runs inside handles its elements behind each block.
+    Where all that it moves is on the chip, it starts in its own time, but a convolution takes as
+    long as any fusion.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
