@@ -67,17 +67,22 @@ def _updated(table: jax.Array, *given: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def laid_out(compiled: Compiled) -> dict[str, Any]:
-    """Copies of arrays as large as the table, cycles of all, and MiB of main memory."""
+    """Copies of arrays as large as the table, cycles of all and of zeros, MiB of main memory."""
     verdict = compiled.verdict
     shape = re.search(r"entry_computation_layout=\{\(\w+(\[\d+,\d+\])", compiled.text)
     assert shape is not None
     assert verdict.memory is not None
     assert verdict.memory.main is not None
     copies = re.findall(rf"= \w+{re.escape(shape.group(1))}\S* copy\(", compiled.text)
+    zeros = re.findall(
+        rf"= \w+{re.escape(shape.group(1))}\S* broadcast\(.*\"estimated_cycles\":\"(\d+)\"",
+        compiled.text,
+    )
     return {
         "copies": len(copies),
         "copying": int(verdict.cycles.get("copy", 0)),
         "cycles": int(sum(verdict.cycles.values())),
+        "zeros": sum(map(int, zeros)),
         "mib": round(verdict.memory.main / 2**20, 2),
     }
 
@@ -111,7 +116,7 @@ TABLES = {
 
 PROBE = Probe(
     name="tables",
-    figures="copies of a table, cycles of copies and of all, MiB of main memory",
+    figures="copies of a table, cycles of copies, of all and of zeros, MiB of main memory",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2"),
     cases={name: Case.of(one.module, laid_out) for name, one in TABLES.items()},
 )
