@@ -106,10 +106,11 @@ class ReductionFusionRules:
     """`merges`: reductions run beside the product, or the reduction, that reads the same.
 
     So is what widened rows of a product are reduced to where another reduction of these rows is
-    needed.
+    needed; with `keeps_wide_rows` also what its rows as they are made are reduced to.
     """
 
     merges: bool
+    keeps_wide_rows: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

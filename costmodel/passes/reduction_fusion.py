@@ -30,7 +30,7 @@ def merge_reductions(
     while True:
         found = _new_launches(flow, launched, beside, room)
         filled = len(launched.ops), len(launched.reads)
-        if merge_into(flow, found, *filled):
+        if merge_into(flow, found, *filled, rules.keeps_wide_rows):
             break
         room *= 2
     kept = np.flatnonzero(found.alive)

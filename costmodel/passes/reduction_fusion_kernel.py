@@ -36,8 +36,10 @@ class Launches(NamedTuple):
 
 
 @entry
-def merge_into(f: Any, k: Any, ops: int, reads: int) -> bool:
+def merge_into(f: Any, k: Any, ops: int, reads: int, wide: bool) -> bool:
     """Merge reductions in order; the pools are filled up to `ops` and `reads`.
+
+    `wide` tells whether rows that are no wider than their product made them stay as well.
 
     False where the pools are too short, all undone.
     """
@@ -48,8 +50,8 @@ def merge_into(f: Any, k: Any, ops: int, reads: int) -> bool:
         source = _reduced_value(f, k, number)
         if source < 0:
             continue
-        host, before = _maker(f, k, number, source), k.passes[source]
-        if host < 0 and _fits(f, k, before, number, source):
+        host, before = _maker(f, k, number, source, wide), k.passes[source]
+        if host < 0 and _fits(f, k, before, number, source, wide):
             host = before
         if host < 0:
             if before < 0:
@@ -85,7 +87,7 @@ def _reduced_value(f: Any, k: Any, number: int) -> int:
 
 
 @inner
-def _maker(f: Any, k: Any, number: int, reduced: int) -> int:
+def _maker(f: Any, k: Any, number: int, reduced: int, wide: bool) -> int:
     """The last fusion that makes a value of as many elements, and beside which it may run, or -1.
 
     The gradient of a softmax reads the scores, and is summed as their own gradient is made.
@@ -95,13 +97,13 @@ def _maker(f: Any, k: Any, number: int, reduced: int) -> int:
         value = f.source[k.reads[n]]
         maker = f.maker[value]
         alike = f.elements[value] == f.elements[reduced]
-        if alike and maker > latest and _fits(f, k, k.home[maker], number, value):
+        if alike and maker > latest and _fits(f, k, k.home[maker], number, value, wide):
             host, latest = k.home[maker], maker
     return int(host)
 
 
 @inner
-def _fits(f: Any, k: Any, host: int, number: int, source: int) -> bool:
+def _fits(f: Any, k: Any, host: int, number: int, source: int, wide: bool) -> bool:
     """Whether all else that it reads is there before the host runs, or is made in its rows."""
     if host < 0 or host == number or not k.alive[host]:
         return False
@@ -113,7 +115,7 @@ def _fits(f: Any, k: Any, host: int, number: int, source: int) -> bool:
         return False
     for n in range(k.op_first[host], k.op_end[host]):
         first = min(first, k.ops[n])
-    inside, direct, latest = False, True, -1
+    inside, direct, latest = False, wide, -1
     for n in range(k.read_first[number], k.read_end[number]):
         maker = f.maker[f.source[k.reads[n]]]
         if maker == f.maker[source]:
