@@ -36,6 +36,17 @@ def trained(scale: float) -> bytes:
     return lowered(jax.grad(loss, argnums=(0, 1, 2)), shape, shape, shape)
 
 
+def normed() -> bytes:
+    """A layer whose features are normalised over all examples, in 32 bits."""
+
+    def step(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
+        made = x @ w
+        centred = made - made.mean(axis=0)
+        return jnp.tanh(centred * jax.lax.rsqrt((centred**2).mean(axis=0) + 1e-5)) @ v
+
+    return lowered(step, (65536, 512), (512, 512), (512, 512))
+
+
 PROGRAMS: dict[str, tuple[Shape, Shape, str]] = {
     "rows of 512 in bf16": ((4, 256, 64), (4, 512, 64), "bfloat16"),
     "rows of 512 in f32": ((4, 256, 64), (4, 512, 64), "float32"),
@@ -67,5 +78,6 @@ PROBE = Probe(
     | {
         "trained in f32": Case.of(partial(trained, 1.0), fusions),
         "trained in f32, scaled": Case.of(partial(trained, 0.125), fusions),
+        "batch norm": Case.of(normed, fusions),
     },
 )

@@ -43,8 +43,8 @@ No pass and no constant costs more than it saves on the zoo's held-out half. One
 `fusion.narrowing_cost` of 1 in place of 0.8 on a v5e would take 7.1 points off what nine in ten of
 step times are within there, and add 1.4 to their median. `memory_space_assignment.table_bytes` pays
 on neither half, whose steps are large. It stays for small ones: of the 55 steps of
-[accuracy.md](accuracy.md) that take less than 128 MiB of a TPU, memory is 7.5 % off in the mean with
-it, and 23.1 % without.
+[accuracy.md](accuracy.md) that take less than 128 MiB of a TPU, memory is 7.5 % off in the mean
+with it, and 23.1 % without.
 
 Some change next to nothing on that half. `constant_folding`, `cse` and `deferred_filter_gradients`
 change prices of many programs, and each is what the compilers do with the programs of its probe.

@@ -34,9 +34,9 @@ class FusionRules:
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
     a fusion without a product reads or writes, `reducing_cost` one that it reduces where it writes
-    fewer, and `narrowing_cost` one that is rounded inside a product: computed to feed it, or made
-    by it in 16 bits. `product_start` is how long a product takes to start whose operands and result
-    are on the chip, over `op_overhead`.
+    fewer, and `narrowing_cost` one that is rounded inside a product (computed to feed it, or made
+    by it in 16 bits), or that a convolution makes. `product_start` is how long a product takes to
+    start whose operands and result are on the chip, over `op_overhead`.
     """
 
     fuses: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.convolution import WIDEST, blocking
+from toast.costmodel.kernels.convolution import WIDEST, blocking, grouped
 from toast.costmodel.kernels.incremental import in_blocks, in_rows, side, streamed, total
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.products import behind, product_tiling, reducing, updating, waiting
@@ -56,10 +56,10 @@ def _turning(t: Tables, s: Scratch, row: int) -> float:
 
 @inner
 def _blocking(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to bring what a fusion convolves into blocks of pixels."""
+    """Seconds to bring what a fusion convolves into blocks of pixels, or its groups apart."""
     spent = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
-        spent += blocking(t, s, k)
+        spent += blocking(t, s, k) + grouped(t, s, k)[1] * t.chip.each_turned
     return spent
 
 
@@ -127,6 +127,9 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
             partial = True
             size = s.tensors.stored[t.fusions.dot_sums[k]]
             sums += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
+        if t.fusions.dot_window[k, WIDEST] > 0:
+            made = t.fusions.dot_sums[k]
+            fed = max(fed, _elements(t, s, made), grouped(t, s, k)[0])
         for operand in range(2):
             if t.fusions.dot_computed[k, operand]:
                 fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, operand, 1]))

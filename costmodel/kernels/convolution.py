@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.incremental import in_blocks, padding, side
+from toast.costmodel.kernels.incremental import groups_apart, in_blocks, padding, side
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -23,16 +23,41 @@ def tiled(size: float, tile: int) -> float:
 
 
 @inner
-def grouped_padding(t: Tables, dot: int, batch: float) -> float:
+def grouped_padding(t: Tables, s: Scratch, dot: int, batch: float) -> float:
     """Padding of a convolution with groups, by what its batch of channels comes to on a device.
 
     The compiler puts groups of one channel into a matrix together, on its diagonal, and convolves
-    every larger group by itself.
+    every larger group by itself. Where images are the columns of tiles, channels stream through.
+    The weights of a tile take as long as half its columns to change, which the gradient of a
+    filter does for each of its pixels.
     """
     window, columns = t.fusions.dot_window[dot], t.chip.tile_columns
     if window[GROUP] == 1:
         return tiled(max(batch, 1.0), columns) * columns
-    return tiled(window[GROUP] * max(window[ROW], 1), columns) * tiled(window[MADE], columns)
+    tensor, made = t.fusions.dot_operand[dot, 0, 1], tiled(window[MADE], columns)
+    if groups_apart(t, s, tensor)[1]:
+        images = tiled(side(t, s, tensor, t.tensors.image[tensor, 0]), columns)
+        return images * (tiled(window[GROUP], columns) if window[ROW] else made)
+    if window[ROW]:
+        return tiled(window[GROUP] * window[ROW], columns) * made
+    return max(columns / 2 / window[GROUP], 1.0) * made
+
+
+@inner
+def grouped(t: Tables, s: Scratch, dot: int) -> tuple[float, float]:
+    """Elements that a convolution makes with its groups apart, and those copied for and behind it.
+
+    What it reads is copied to lie so, and what it makes is copied back.
+    """
+    window, made = t.fusions.dot_window[dot], t.fusions.dot_sums[dot]
+    if window[GROUP] <= 1 or window[ROW] == 0:
+        return 0.0, 0.0
+    copied, apart = 0.0, 0.0
+    for tensor in (t.fusions.dot_operand[dot, 0, 1], made):
+        size = s.tensors.stored[tensor] / max(t.tensors.itemsize[tensor], 1.0)
+        apart = size * groups_apart(t, s, tensor)[0]
+        copied += size + apart if apart > 0.0 else 0.0
+    return apart, copied
 
 
 @inner

@@ -14,7 +14,7 @@ import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.passes.space_to_batch import LINE, NORMED
+from toast.costmodel.passes.space_to_batch import APART, LINE, NORMED
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -246,6 +246,26 @@ def padding(t: Tables, s: Scratch, tensor: int, blocks: bool) -> float:
         line = side(t, s, tensor, image[LINE])
         least = min(least, _rows(channels, fewest, rows) * _up(line, columns) / (channels * line))
     return float(least)
+
+
+@inner
+def groups_apart(t: Tables, s: Scratch, tensor: int) -> tuple[float, bool]:
+    """How many times its own room an image takes with its groups of channels apart, or 0.0.
+
+    The second tells whether the columns of its tiles are images, and not the channels of a group.
+    Groups that fill columns by themselves lie so anyway.
+    """
+    image = t.tensors.image[tensor]
+    rows, columns, group = t.chip.tile_rows, t.chip.tile_columns, image[APART]
+    if image[0] < 0 or group == 0 or group % columns == 0:
+        return 0.0, False
+    blocks = in_blocks(t, s, tensor) > 0.0
+    batch = side(t, s, tensor, image[0]) * (rows if blocks else 1)
+    fewest = _fewest_rows(t, t.tensors.itemsize[tensor])
+    by_channel = _rows(batch, fewest, rows) * _up(group, columns)
+    by_image = _rows(group, fewest, rows) * _up(batch, columns)
+    room = min(by_channel, by_image) / (batch * group)
+    return float(room / padding(t, s, tensor, blocks)), bool(by_image < by_channel)
 
 
 @entry

@@ -20,11 +20,20 @@ import numpy as np
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
 from toast.costmodel.kernels.combiner import late_bytes
-from toast.costmodel.kernels.incremental import in_blocks, in_rows
+from toast.costmodel.kernels.incremental import groups_apart, in_blocks, in_rows
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
-from toast.costmodel.program.lookups import BLOCKED, BY_ROW, LEFT, TILED, TURNED, WHOLE
+from toast.costmodel.program.lookups import (
+    BLOCKED,
+    BY_ROW,
+    GROUPED,
+    INSTEAD,
+    LEFT,
+    TILED,
+    TURNED,
+    WHOLE,
+)
 from toast.costmodel.terms.journal import (
     AGAIN,
     BASE,
@@ -354,6 +363,9 @@ def _lying(t: Tables, s: Scratch, row: int) -> float:
     if lies == BLOCKED:
         image = t.tensors.image[tensor, 0] >= 0
         return size if image and in_blocks(t, s, tensor) > 0.0 else 0.0
+    if lies in (GROUPED, INSTEAD):
+        apart = groups_apart(t, s, tensor)[0]
+        return size * (apart if lies == GROUPED else max(apart - 1.0, 0.0))
     rows = in_rows(t, s, tensor, lies != BY_ROW)
     if lies == LEFT:
         return size if rows > size else 0.0

@@ -37,7 +37,8 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, tuple[float,
     """
     first, last = t.fusions.side_start[dot], t.fusions.side_start[dot + 1]
     if first == last:
-        return 1.0, NO_SHAPE, False
+        grouped = t.fusions.dot_window[dot, GROUP] > 1
+        return (grouped_padding(t, s, dot, 1.0) if grouped else 1.0), NO_SHAPE, False
     start = t.units.start[t.fusions.dot_unit[dot]]
     left, right, contracted, batch = 1.0, 1.0, 1.0, 1.0
     partial = False
@@ -57,7 +58,7 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, tuple[float,
     one = tiled(left, rows) * tiled(right, columns)
     other = tiled(left, columns) * tiled(right, rows)
     if t.fusions.dot_window[dot, GROUP] > 0:
-        return grouped_padding(t, dot, batch) * more_pixels(t, s, dot), NO_SHAPE, False
+        return grouped_padding(t, s, dot, batch) * more_pixels(t, s, dot), NO_SHAPE, False
     if t.fusions.dot_window[dot, WIDEST] > 0:
         row = t.fusions.dot_window[dot, ROW]
         padding = tiled(contracted * row, columns) * one if row else min(one, other)

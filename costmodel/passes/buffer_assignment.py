@@ -15,6 +15,7 @@ from toast.costmodel.passes.constant_folding import constants_of
 from toast.costmodel.passes.fusion import Fusion, fused_into_update
 from toast.costmodel.passes.fusion_chains import hand_over, mark_added
 from toast.costmodel.passes.fusion_kernel import spread_spans
+from toast.costmodel.passes.grouped_images import kept_in_groups
 from toast.costmodel.passes.layout_assignment import (
     Beside,
     OtherLayouts,
@@ -140,6 +141,11 @@ def buffer_ranges(
         rows(tables, lookup, update, width=1.0, lies=TURNED),
         rows(sums, summed, added, lies=LEFT),
         rows(images, appear, vanish, width=forms, lies=BLOCKED),
+        *(
+            rows(*span, width=times, lies=how, again=again)
+            for (how, again), found in kept_in_groups(program, fusion, launched).items()
+            for *span, times in [_columns(found)]
+        ),
         rows(constants.stored, start, needed, width=constants.width, **CONSTANT),
     )
     ends = np.full(program.values, -1)

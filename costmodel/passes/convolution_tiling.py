@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from toast.analysis.program import Program
 from toast.costmodel.compilers.rules import ConvolutionTilingRules
+from toast.costmodel.passes.convolution_groups import group_of, is_grouped, names_of
 from toast.costmodel.passes.space_to_batch import CONVOLUTION, filter_gradients
-from toast.costmodel.program.contractions import BATCH, Sides, sides_of
+from toast.costmodel.program.contractions import Sides, sides_of
 
 
 class FilterWindow(NamedTuple):
@@ -41,7 +42,7 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
     gradients = set(filter_gradients(program).tolist())
     found = {}
     for op in program.ops_named(CONVOLUTION):
-        left, right, made = _names(program, op)
+        left, right, made = names_of(program, op)
         source, value = program.sources[program.uses_of(op)[1]], program.values_of(op)[0]
         if op in gradients:
             shape, names, others = program.shape(value), made, {*left, *right}
@@ -49,7 +50,7 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
             shape, names, others = program.shape(source), right, {*left, *made}
         # With strides its sides are the minor parts of pixels, which nothing else is named by; with
         # groups so are the channels of one.
-        known = others if not _grouped(program, op) else set(names)
+        known = others if not is_grouped(program, op) else set(names)
         pairs = zip(shape, names, strict=True)
         sides = [size for size, name in pairs if name < 0 or name not in known]
         row = 0 if op in gradients else (sides or [1])[-1]
@@ -61,25 +62,16 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
             spread=math.prod(apart),
             splits=int(program.op_splits[op]),
         )
-        if op not in gradients and _grouped(program, op):
-            contracted, out = _group(program, op)
-            found[op] = found[op]._replace(contracted=contracted, made=out)
+        if is_grouped(program, op):
+            group = group_of(program, op)
+            if op not in gradients or group.read > 1:
+                found[op] = found[op]._replace(contracted=group.read, made=group.made)
     return found
-
-
-def _group(program: Program, op: int) -> tuple[int, int]:
-    """The channels that a group of a convolution contracts, and those that it makes."""
-    left, right, _ = _names(program, op)
-    image, filters = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
-    name = next(one for one in right if one >= 0 and one in left)
-    batch = (size for side, size in sides_of(program, [op])[op] if side == BATCH and size > 1)
-    groups = next(batch, 1)
-    return image[left.index(name)] // groups, filters[right.index(name)] // groups
 
 
 def _apart(program: Program, op: int) -> list[int]:
     """By how much each side of an image grows that is convolved, and not by its window."""
-    left, right, made = _names(program, op)
+    left, right, made = names_of(program, op)
     source, value = program.sources[program.uses_of(op)[0]], program.values_of(op)[0]
     read = dict(zip(left, program.shape(source), strict=True))
     shared = [
@@ -94,24 +86,11 @@ def convolution_sides(program: Program, rules: ConvolutionTilingRules) -> dict[i
     """The sides of the factors of every convolution, by op.
 
     Images are rows of a product, what they are convolved to its columns, and groups its batch. How
-    the gradient of a filter of groups is put into tiles is not known, so it is taken to fill them.
+    the gradient of a filter of groups fills them is told by its window alone.
     """
     if not rules.fills_tiles:
         return {}
     gradients = set(filter_gradients(program).tolist())
     found = sides_of(program, program.ops_named(CONVOLUTION))
-    return {
-        op: sides for op, sides in found.items() if op not in gradients or not _grouped(program, op)
-    }
-
-
-def _grouped(program: Program, op: int) -> bool:
-    """Whether both operands and the result have a dimension in common, the groups."""
-    left, right, made = _names(program, op)
-    return any(name >= 0 for name in {*left} & {*right} & {*made})
-
-
-def _names(program: Program, op: int) -> tuple[list[int], list[int], list[int]]:
-    """The names of the dimensions of both operands and the result."""
-    left, right = (program.use_names(use).tolist() for use in program.uses_of(op)[:2])
-    return left, right, program.def_names(program.values_of(op)[0]).tolist()
+    known = (op for op in found if op not in gradients or not is_grouped(program, op))
+    return {op: found[op] for op in known}

@@ -104,7 +104,7 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
     launched = merge_roots(flow, roots, profile.multi_output_fusion)
     if profile.fusion.fuses_into_update:
         launched = join_products(program, flow, roots, launched)
-    launched = merge_reductions(flow, launched, needs.once, profile.reduction_fusion)
+    launched = merge_reductions(program, flow, launched, needs.once, profile.reduction_fusion)
     narrow, rounded = _narrow(program, flow, profile.bf16_narrowing, needs.written)
     wide = np.zeros_like(narrow)
     if profile.bf16_narrowing.widens_errors:

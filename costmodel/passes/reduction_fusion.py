@@ -1,8 +1,9 @@
 """Reductions that a TPU computes beside what they read, in one fusion with several results.
 
 A reduction of what a matrix product makes runs while its blocks are still on the chip. So does one
-that needs the result of another over the same rows, as the sum of a softmax needs its maximum;
-XLA does so for products of 16 bits that are widened behind. Reductions of one stored value share a
+that needs the result of another over the same rows, as the sum of a softmax needs its maximum; XLA
+does so for products of 16 bits that are widened behind. Sums over all examples, which a batch norm
+takes, are not there before the last block. Reductions of one stored value share a
 pass over it. What is computed once of a product, as its error function, is a result beside it too.
 """
 
@@ -10,15 +11,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from toast.analysis.program import Program
 from toast.costmodel.compilers.rules import ReductionFusionRules
 from toast.costmodel.passes.reduction_fusion_kernel import Launches, merge_into
-from toast.costmodel.program.dataflow import Bools, Flow
+from toast.costmodel.passes.space_to_batch import CONVOLUTION, REDUCE
+from toast.costmodel.program.dataflow import Bools, Flow, named
 from toast.costmodel.program.launches import LaunchedFusions
 from toast.costmodel.program.op_traits import Role
 
 
 def merge_reductions(
-    flow: Flow, launched: LaunchedFusions, once: Bools, rules: ReductionFusionRules
+    program: Program,
+    flow: Flow,
+    launched: LaunchedFusions,
+    once: Bools,
+    rules: ReductionFusionRules,
 ) -> LaunchedFusions:
     """Each reduction that reads a product's result, or what one before it reads, in its fusion.
 
@@ -27,8 +34,9 @@ def merge_reductions(
     if not rules.merges:
         return launched
     room, beside = 1, (flow.role == Role.REDUCE) | (once & (flow.role == Role.FUSIBLE))
+    by_row = _by_row(program)
     while True:
-        found = _new_launches(flow, launched, beside, room)
+        found = _new_launches(flow, launched, beside, by_row, room)
         filled = len(launched.ops), len(launched.reads)
         if merge_into(flow, found, *filled, rules.keeps_wide_rows):
             break
@@ -41,7 +49,18 @@ def merge_reductions(
     )
 
 
-def _new_launches(flow: Flow, launched: LaunchedFusions, beside: Bools, room: int) -> Launches:
+def _by_row(program: Program) -> Bools:
+    """For each op if it ends with a row: it is no convolution, nor a sum that keeps columns."""
+    found = ~named(program, frozenset({CONVOLUTION}))
+    for op in program.ops_named(REDUCE):
+        last = program.use_names(program.uses_of(op)[0])[-1:].tolist()
+        found[op] = last != program.def_names(program.values_of(op)[0])[-1:].tolist()
+    return found
+
+
+def _new_launches(
+    flow: Flow, launched: LaunchedFusions, beside: Bools, by_row: Bools, room: int
+) -> Launches:
     """The fusions in pools that have room for as much again so many times."""
     home, none = np.full(len(flow.role), -1), np.full(len(flow.maker), -1)
     home[launched.ops] = launched.rows(launched.op_start)
@@ -60,6 +79,7 @@ def _new_launches(flow: Flow, launched: LaunchedFusions, beside: Bools, room: in
         dots=launched.dots,
         alive=np.ones(len(launched), dtype=np.bool_),
         beside=beside,
+        by_row=by_row,
         home=home,
         passes=none,
         put=none.copy(),

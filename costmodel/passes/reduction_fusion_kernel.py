@@ -16,8 +16,8 @@ class Launches(NamedTuple):
     """Fusions whose ops and reads are those of a pool from `X_first` to `X_end`, and may move.
 
     `alive` are those that no other has taken in; by op `beside` tells whether it runs beside a
-    product as a reduction does, and `home` is its kernel. `passes` is the
-    first that reduced each value; `seen` and `put` by value are stamps. Contractions stay.
+    product as a reduction does, `by_row` whether it ends with a row, and `home` is its kernel.
+    `passes` is the first that reduced each value; `put` by value are stamps. Contractions stay.
     """
 
     op_first: Ints
@@ -30,6 +30,7 @@ class Launches(NamedTuple):
     dots: Ints
     alive: Bools
     beside: Bools
+    by_row: Bools
     home: Ints
     passes: Ints
     put: Ints
@@ -115,17 +116,18 @@ def _fits(f: Any, k: Any, host: int, number: int, source: int, wide: bool) -> bo
         return False
     for n in range(k.op_first[host], k.op_end[host]):
         first = min(first, k.ops[n])
-    inside, direct, latest = False, wide, -1
+    inside, whole, direct, latest = False, True, wide, -1
     for n in range(k.read_first[number], k.read_end[number]):
         maker = f.maker[f.source[k.reads[n]]]
         if maker == f.maker[source]:
             continue
         if k.home[maker] == host:
             inside = True
+            whole &= k.by_row[maker]
             direct &= f.source[f.uses[maker]] == source
         else:
             latest = max(latest, maker)
-    if inside and not (multiplies and _keeps_rows(f, k, host, source, direct)):
+    if inside and not (whole and multiplies and _keeps_rows(f, k, host, source, direct)):
         return False
     return bool(latest < first)
 
@@ -137,6 +139,8 @@ def _keeps_rows(f: Any, k: Any, host: int, source: int, direct: bool) -> bool:
     Those do that are widened behind a product, and those that are first reduced as it makes them.
     """
     for n in range(k.dot_start[host], k.dot_start[host + 1]):
+        if not k.by_row[k.dots[n]]:
+            return False
         made = f.values[k.dots[n]]
         if f.width[made] >= f.width[source] and not (direct and made == source):
             return False

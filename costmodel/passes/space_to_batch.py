@@ -15,6 +15,7 @@ import numpy as np
 
 from toast.analysis.program import FactorKind, Ints, Program
 from toast.costmodel.compilers.rules import LayoutAssignmentRules
+from toast.costmodel.passes.convolution_groups import ONE, group_of, is_grouped
 from toast.costmodel.program.sharding_units import Layouts
 
 CONVOLUTION = "stablehlo.convolution"
@@ -28,7 +29,7 @@ TURNING = frozenset({TRANSPOSE, "stablehlo.convert"})
 LINES = 2
 """Pixels along so many dimensions lie in lines."""
 Shape = tuple[int, ...]
-Row = tuple[int, int, int, int, int, int, int]
+Row = tuple[int, int, int, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,8 @@ class Image:
 
     `pixel` is the last dimension of pixels, `line` the one before it where there are two, or -1;
     `halo` is how many more pixels than it makes the widest convolution reads, `normed` whether
-    images of the shape are normalised over their pixels.
+    images of the shape are normalised over their pixels. `group` are the channels that lie apart
+    where it is convolved in groups, or 0.
     """
 
     batch: int
@@ -47,16 +49,18 @@ class Image:
     halo: int
     normed: bool = False
     line: int = -1
+    group: int = 0
 
     @property
     def row(self) -> Row:
         """The image as the kernels take it."""
-        return self.batch, self.pixel, self.first, self.end, self.halo, self.normed, self.line
+        dims = self.batch, self.pixel, self.first, self.end
+        return *dims, self.halo, self.normed, self.line, self.group
 
 
-NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0, -1)
-NORMED, LINE = 5, 6
-"""The columns of a row that tell of images that are normalised, and of their lines of pixels."""
+NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0, -1, 0)
+NORMED, LINE, APART = 5, 6, 7
+"""The columns of a row that tell of images that are normalised, of lines of pixels and groups."""
 
 
 def filter_gradients(program: Program) -> Ints:
@@ -77,8 +81,9 @@ def images(program: Program, rules: LayoutAssignmentRules) -> dict[Shape, Image]
         if _pixels(program, op) >= 0:
             for value, image in _images_of(program, op):
                 for shape, lies in _turned(program, value, image):
-                    halo = max(lies.halo, found[shape].halo if shape in found else 0)
-                    found[shape] = replace(lies, halo=halo)
+                    known = found.get(shape, lies)
+                    halo, group = max(lies.halo, known.halo), max(lies.group, known.group)
+                    found[shape] = replace(lies, halo=halo, group=group)
     for op in normalising(program, found):
         shape = program.shape(program.sources[program.uses_of(op)[0]])
         for one in {shape, (*shape[:-2], math.prod(shape[-2:]))} & found.keys():
@@ -104,7 +109,7 @@ def given_images(program: Program) -> dict[int, tuple[int, int]]:
 
 
 def image_rows(layouts: Layouts, found: dict[Shape, Image]) -> Ints:
-    """For each tensor its image [tensors, 7], `NO_IMAGE` for what is none.
+    """For each tensor its image [tensors, 8], `NO_IMAGE` for what is none.
 
     Channels may be in groups: `[b, h, w, c]` is an image as `[b, h, w, g, c / g]` too.
     """
@@ -225,9 +230,10 @@ def _images_of(program: Program, op: int) -> Iterator[tuple[int, Image]]:
     value, shape = program.values_of(op)[0], program.shape(program.sources[filter_use])
     weights = program.use_names(filter_use).tolist()
     halo = max((s - 1 for s, name in zip(shape, weights, strict=True) if name < 0), default=0)
-    for of, names in (
-        (program.sources[source], program.use_names(source).tolist()),
-        (value, program.def_names(value).tolist()),
+    group = group_of(program, op) if is_grouped(program, op) else ONE
+    for of, names, apart in (
+        (program.sources[source], program.use_names(source).tolist(), group.read),
+        (value, program.def_names(value).tolist(), group.made),
     ):
         pixels = [dim for dim, name in enumerate(names) if _moves(program, name)]
         channels = [dim for dim, name in enumerate(names) if name >= 0 and name in weights]
@@ -242,5 +248,6 @@ def _images_of(program: Program, op: int) -> Iterator[tuple[int, Image]]:
                     first=channels[0],
                     end=channels[0] + 1,
                     halo=halo,
+                    group=apart if group.read > 1 else 0,
                 ),
             )

@@ -21,8 +21,8 @@ class Flow(NamedTuple):
     """By op `role`, if it is of `LAYOUT`, `trips`, starts of `uses` and of `values`.
 
     By use `source` and `user`; by value `maker`, starts into `reader`, numbers that are equal for
-    equal `shape` and `dtype`, `elements`, the `side` that is last, bytes of an element (`width`)
-    and of the whole, and if it is `constant`.
+    equal `shape` and `dtype`, `elements`, bytes of an element (`width`) and of the whole, and if it
+    is `constant`.
     """
 
     role: Ints

@@ -8,10 +8,11 @@ from toast.analysis.program import Program
 from toast.costmodel.program.dataflow import Bools
 
 GATHER = "stablehlo.gather"
-TILED, BY_ROW, SUMMED, TURNED, LEFT, BLOCKED, WHOLE = range(7)
+TILED, BY_ROW, SUMMED, TURNED, LEFT, BLOCKED, WHOLE, GROUPED, INSTEAD = range(9)
 """How a value lies in memory: as fills tiles best, row by row, as a table does that rows are added
 to; as that does only where it differs, or as fills tiles best only where that differs; only where
-it is an image in blocks of pixels; or whole, however it is sharded."""
+it is an image in blocks of pixels; whole, however it is sharded; or an image with its groups of
+channels apart, beside what it is or instead of it."""
 NO_ROWS, ROWS, TABLE = range(3)
 """If what a fusion moves lies row by row, always or as a table does."""
 

@@ -17,7 +17,7 @@ from toast.costmodel.program.sharding_units import Layouts
 class Tensors(NamedTuple):
     """By tensor: bytes of an element, its dimensions from `start[n]` on, and its image.
 
-    By dimension: the size and the item that says which axes it has, or -1. `image` [tensors, 7] is
+    By dimension: the size and the item that says which axes it has, or -1. `image` [tensors, 8] is
     as `space_to_batch.Image.row`, `matrix` [tensors, 2] the dimensions of the matrices of a batch,
     or -1.
     """

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks.probes.figures import golden
-from benchmarks.probes.reduction_fusion import PROGRAMS, trained
+from benchmarks.probes.reduction_fusion import PROGRAMS, normed, trained
 from benchmarks.probes.reduction_fusion import softmax as softmax_of
 from tests.costmodel.profiles import GPU, TPU
 from toast.analysis.analyse import analyse
@@ -110,6 +110,17 @@ def test_a_reduction_that_needs_a_later_product_does_not_run_beside_an_earlier_o
     (fusion,) = fusions(program)
     last = max(op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
     assert fusion.contractions in ((), (last,))
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "tpu-v3"])
+def test_a_variance_over_examples_needs_a_mean_that_the_last_block_ends(device: str) -> None:
+    found = fusions(load(normed()).program, profile_of(find(device)))
+    beside = sum(bool(fusion.contractions) for fusion in found)
+    assert golden("reduction_fusion", "batch norm", device) == {
+        "beside a product": beside,
+        "alone": len(found) - beside,
+        "online softmax": 0,
+    }
 
 
 def test_partial_sums_are_reduced_behind_their_product() -> None:

@@ -221,6 +221,8 @@ def test_every_file_of_the_passes_belongs_to_one() -> None:
         "fusion_chains",
         "output_fusion",
         "blocked_images",
+        "convolution_groups",
+        "grouped_images",
         "matrix_layouts",
         "row_layouts",
     }

@@ -11,8 +11,10 @@ from toast.analysis.names import Bools
 from toast.analysis.program import Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.compilers.profile import CompilerProfile
+from toast.costmodel.compilers.rules import ReductionFusionRules
 from toast.costmodel.passes.all_reduce_reassociate import ADD, SCATTER
 from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.space_to_batch import CONVOLUTION
 from toast.costmodel.program.launches import LaunchedFusion
 from toast.costmodel.program.op_traits import LAYOUT, Role, role
 
@@ -240,8 +242,11 @@ class Merger:
 class Reductions:
     """Puts each reduction into the fusion that makes what it reads, or into an earlier pass."""
 
-    def __init__(self, program: Program, fusions: Sequence[LaunchedFusion]) -> None:
+    def __init__(
+        self, program: Program, fusions: Sequence[LaunchedFusion], rules: ReductionFusionRules
+    ) -> None:
         self._program = program
+        self._rules = rules
         self._fusions: list[LaunchedFusion | None] = list(fusions)
         self._fusion_of = {op: n for n, fusion in enumerate(fusions) for op in fusion.ops}
         self._passes: dict[int, int] = {}
@@ -289,24 +294,30 @@ class Reductions:
         makers.discard(program.makers[source])
         inside = makers & set(into.ops)
         direct = all(program.sources[program.op_uses[op]] == source for op in inside)
-        if inside and not (into.contractions and self._keeps_rows(into, fusion, source, direct)):
+        if inside and not (into.contractions and self._keeps_rows(into, source, inside, direct)):
             return False
         return max(makers - inside, default=-1) < min(into.ops)
 
     def _keeps_rows(
-        self, host: LaunchedFusion, fusion: LaunchedFusion, source: int, direct: bool
+        self, host: LaunchedFusion, source: int, inside: set[int], direct: bool
     ) -> bool:
-        """Whether rows stay until they are reduced: short ones, that fill the lanes."""
-        program = self._program
-        result = program.values_of(fusion.ops[0])[0]
-        row = self._size(source) / self._size(result)
+        """Whether rows are whole when a block ends, and stay until they are reduced."""
+        program, wide = self._program, direct and self._rules.keeps_wide_rows
+        kinds = {program.kind(dot) for dot in host.contractions}
+        if CONVOLUTION in kinds or any(self._keeps_columns(op) for op in inside):
+            return False
         made = [program.values_of(dot)[0] for dot in host.contractions]
-        narrow = all(
-            self._width(value) < self._width(source) or (direct and value == source)
-            for value in made
+        return all(
+            self._width(value) < self._width(source) or (wide and value == source) for value in made
         )
-        side = program.shape(result)[-1] if program.shape(result) else 1
-        return narrow and (direct or (row <= 8192 and side >= 128))
+
+    def _keeps_columns(self, op: int) -> bool:
+        """Whether a reduction keeps the last dimension of what it reduces."""
+        program, use = self._program, self._program.op_uses[op]
+        if role(program.kind(op)) is not Role.REDUCE or not program.shape(program.sources[use]):
+            return False
+        names = program.def_names(program.values_of(op)[0]).tolist()
+        return names[-1:] == program.use_names(use)[-1:].tolist()
 
     def _join(self, host: int, number: int) -> None:
         into, fusion = self._fusions[host], self._fusions[number]
