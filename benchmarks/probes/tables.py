@@ -1,6 +1,7 @@
 """Tables of narrow rows: whether they are copied into rows for lookups, and updates with them.
 
-Each is looked up by 4,096 places; most are then updated by the gradient of that. Each device does
+Each is looked up by 4,096 places, or by 26 for each example; most are then updated by the gradient
+of that. Each device does
 all of it.
 """
 
@@ -37,12 +38,13 @@ class Table:
     rows: int
     update: Update = Update.NONE
     dtype: str = "float32"
+    places: tuple[int, ...] = (PLACES,)
 
     def module(self) -> bytes:
         """The StableHLO; all that is updated is donated."""
         table = jax.ShapeDtypeStruct((self.rows, self.columns), jnp.dtype(self.dtype))
-        places = jax.ShapeDtypeStruct((PLACES,), jnp.int32)
-        wanted = jax.ShapeDtypeStruct((PLACES, self.columns), table.dtype)
+        places = jax.ShapeDtypeStruct(self.places, jnp.int32)
+        wanted = jax.ShapeDtypeStruct((*self.places, self.columns), table.dtype)
         if self.update == Update.NONE:
             return lowered_of(_looked_up, table, places)
         kept = [table] * int(self.update)
@@ -88,6 +90,8 @@ def laid_out(compiled: Compiled) -> dict[str, Any]:
 
 
 NONE, SGD, ADAGRAD, ADAM = Update
+FIELDS = (16384, 26)
+"""Places of examples that have several, which fill no tile."""
 MILLION, LESS = 1_000_000, 200_000
 TABLES = {
     "1 of a million": Table(columns=1, rows=MILLION),
@@ -111,6 +115,9 @@ TABLES = {
     "64 of a million, Adam": Table(columns=64, rows=MILLION, update=ADAM),
     "16 of a million, Adam": Table(columns=16, rows=MILLION, update=ADAM),
     "128 of a million, Adam": Table(columns=128, rows=MILLION, update=ADAM),
+    "8 of 200,000, 26 places": Table(columns=8, rows=LESS, update=SGD, places=FIELDS),
+    "16 of 200,000, 26 places": Table(columns=16, rows=LESS, update=SGD, places=FIELDS),
+    "64 of 200,000, 26 places": Table(columns=64, rows=LESS, update=SGD, places=FIELDS),
 }
 """By name: columns, rows, and the update."""
 

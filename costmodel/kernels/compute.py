@@ -11,7 +11,7 @@ from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.products import behind, product_tiling, reducing, updating, waiting
 from toast.costmodel.passes.space_to_batch import NORMED
 from toast.costmodel.program.contractions import WIDE
-from toast.costmodel.program.lookups import NO_ROWS, TABLE
+from toast.costmodel.program.lookups import NO_ROWS, ROWS, TABLE
 from toast.costmodel.terms.journal import ROOT, Bound
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def _turning(t: Tables, s: Scratch, row: int) -> float:
     spent = 0.0
     for k in range(t.fusions.turned_start[row], t.fusions.turned_start[row + 1]):
         tensor = t.fusions.turned[k]
-        size, rows = float(s.tensors.stored[tensor]), in_rows(t, s, tensor, True)
+        table = t.fusions.by_row[row] != ROWS
+        size, rows = float(s.tensors.stored[tensor]), in_rows(t, s, tensor, table)
         if side(t, s, tensor, t.tensors.start[tensor + 1] - t.tensors.start[tensor] - 1) == 1:
             size *= 1 + t.chip.tile_rows
         elif rows > size:

@@ -1,14 +1,15 @@
 """Tables in which rows are looked up and added up: they lie row by row, and are copied to lie so.
 
 An argument lies as it fills tiles best, which for narrow rows is by columns. A TPU looks up and
-adds up whole rows, so it copies such an argument to rows first. The sum of rows lies so too. An
-update computes in rows where most of what it reads lies so, the table and the sum: the rest is
-copied there, and the results are copied back. Where it reads two arguments besides the table, as
-Adam does, the sum is copied to columns.
+adds up whole rows, so it copies such an argument to rows first, and what it adds up, unless that
+was made in rows. The sum of rows lies so too. An update computes in rows where most of what it
+reads lies so, the table and the sum: the rest is copied there, and the results are copied back.
+Where it reads two arguments besides the table, as Adam does, the sum is copied to columns.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +24,7 @@ from toast.costmodel.program.op_traits import Role
 
 ROUNDS = 8
 """Through at most so many fusions, one behind another, an update passes on how its sum lies."""
+TILE_ROWS = 8
 MOST_OTHERS = 1
 """An update that reads more arguments besides tables computes in columns."""
 Span = tuple[int, int, int]
@@ -35,12 +37,14 @@ class RowLayouts:
 
     By fusion how all that it moves lies (`moving`, as in `lookups`), and by its number the values
     that are copied into rows or out of them, for it or behind it (`turned`), and the tables that
-    are copied before a lookup. `held` are copies in rows, `columns` those of sums.
+    are copied before a lookup; and what is copied into rows to be added up (`added`, by its use).
+    `held` are copies in rows, `columns` those of sums.
     """
 
     moving: Ints
     turned: dict[int, list[int]] = field(default_factory=dict)
     tables: dict[int, list[int]] = field(default_factory=dict)
+    added: dict[int, int] = field(default_factory=dict)
     held: list[Span] = field(default_factory=list)
     columns: list[Span] = field(default_factory=list)
 
@@ -73,9 +77,30 @@ def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
         moving=moving,
         turned=turned,
         tables={number: [table] for table, number in tables.items() if table not in until},
+        added=_added(program, fusion, moving),
         held=held + _held(program, fusion, found, until),
         columns=columns,
     )
+
+
+def _added(program: Program, fusion: Fusion, moving: Ints) -> dict[int, int]:
+    """By fusion the use of what it adds up, where that was not made in rows.
+
+    Nor is it where it has several rows for each example, unless these fill tiles.
+    """
+    launched = fusion.launched
+    by_row = np.zeros(program.ops, dtype=np.bool_)
+    by_row[launched.ops] = (moving != NO_ROWS)[launched.rows(launched.op_start)]
+    found = {}
+    for number in np.flatnonzero(moving == TABLE).tolist():
+        op = int(launched.first_op[number])
+        if program.kind(op) in SCATTERS:
+            use = program.uses_of(op)[-1]
+            *examples, rows, _ = (1, 1, *program.shape(program.sources[use]))
+            apart = math.prod(examples) > 1 and rows % TILE_ROWS > 0
+            if apart or not by_row[program.makers[program.sources[use]]]:
+                found[number] = use
+    return found
 
 
 def adds_rows(program: Program, fusion: Fusion) -> Bools:

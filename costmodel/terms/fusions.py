@@ -30,7 +30,7 @@ from toast.costmodel.program.contractions import WIDE, Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
-from toast.costmodel.program.lookups import NO_ROWS
+from toast.costmodel.program.lookups import NO_ROWS, ROWS
 from toast.costmodel.program.op_traits import Role, is_priced_elsewhere
 from toast.costmodel.program.sharding_units import Layouts
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, rows_of
@@ -280,8 +280,16 @@ class RowMaker:
             self.in_rows.moving,
             self._sets(self.in_rows.turned),
             self._sets(self.in_rows.tables),
+            self._added(),
             self._updating.astype(np.int64),
         ]
+
+    def _added(self) -> Ints:
+        """For each fusion the tensor that is copied into rows to be added up, or -1."""
+        found = np.full(len(self.fusion.launched), -1)
+        for number, use in self.in_rows.added.items():
+            found[number] = self.layouts.use_tensor[use]
+        return found
 
     def _sets(self, values: dict[int, list[int]]) -> Ints:
         """A number for each fusion by the tensors of some values that are kept by its number."""
@@ -365,9 +373,13 @@ class RowMaker:
         )
 
     def before(self, number: int) -> list[LaunchedRow]:
-        """What runs before a fusion by itself: copies of tables into rows."""
+        """What runs before a fusion by itself: copies into rows, of tables and of what is added."""
         tables = _tensors(self.layouts, self.in_rows.tables.get(number, ()))
-        return [LaunchedRow(turned=tables)] if tables else []
+        found = [LaunchedRow(turned=tables)] if tables else []
+        if number in self.in_rows.added:
+            tensor = int(self.layouts.use_tensor[self.in_rows.added[number]])
+            found.append(LaunchedRow(turned=(tensor,), by_row=ROWS))
+        return found
 
     def _reduced(self, one: LaunchedFusion) -> tuple[tuple[int, ...], ...]:
         """For each reduction of a fusion the tensors of its operand, as others want it as well."""

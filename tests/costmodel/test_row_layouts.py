@@ -11,7 +11,7 @@ import pytest
 from benchmarks.accuracy.unestimated import unestimated_seconds
 from benchmarks.probes.figures import golden
 from benchmarks.probes.programs import lowered_of
-from benchmarks.probes.tables import TABLES
+from benchmarks.probes.tables import TABLES, Table, Update
 from tests.costmodel.profiles import TPU
 from tests.modules import analysed, evaluator_of
 from toast.costmodel.evaluator import Evaluator
@@ -25,6 +25,7 @@ CYCLES = {"tpu-v5e": 1.503e9, "tpu-v5p": 1.75e9, "tpu-v3": 0.94e9}
 MIB = 2.0**20
 LARGE = [name for name, one in TABLES.items() if one.rows == 1_000_000 and one.columns > 1]
 LOOKED_UP = [name for name, one in TABLES.items() if one.update < 0 and one.columns > 1]
+SEVERAL = [name for name, one in TABLES.items() if len(one.places) > 1]
 COPY = 1e-4
 """Seconds."""
 COPIED = [name for name in LARGE if golden("tables", name)["copies"]]
@@ -70,6 +71,40 @@ def test_a_table_is_copied_for_a_lookup_where_libtpu_does(name: str, device: str
     """Of these tables no copy takes less than that, and no lookup more."""
     copied = golden("tables", name, device)["copies"] > 0
     assert (priced(name, device).cost(()).compute > COPY) == copied
+
+
+@pytest.mark.parametrize("device", CYCLES)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_what_is_added_up_for_several_places_of_an_example_is_copied(
+    name: str, device: str
+) -> None:
+    """Libtpu copies narrow rows twice, by way of tiles of each example, and the model once."""
+    cycles = golden("tables", name, device)["cycles"]
+    assert 0.55 * cycles < seconds(name, device) * CYCLES[device] < 1.1 * cycles
+
+
+@pytest.mark.parametrize(
+    ("places", "copied"),
+    [
+        ((4096,), False),  # the gradient of what was looked up is made in rows
+        ((512, 8), False),  # eight fill a tile
+        ((512, 26), True),
+    ],
+)
+def test_rows_that_are_made_in_whole_tiles_are_added_up_as_they_are(
+    places: tuple[int, ...], copied: bool
+) -> None:
+    table = Table(columns=16, rows=4096, update=Update.SGD, places=places)
+    assert bool(layouts_of(table.module()).added) == copied
+
+
+def test_rows_that_a_product_makes_are_copied_to_be_added_up() -> None:
+    rows, weights = (jax.ShapeDtypeStruct(shape, "f4") for shape in ((4096, 64), (64, 16)))
+    places = jax.ShapeDtypeStruct((4096,), "int32")
+    found = layouts_of(
+        lowered_of(lambda i, x, w: jnp.zeros((512, 16)).at[i].add(x @ w), places, rows, weights)
+    )
+    assert len(found.added) == 1
 
 
 def test_an_update_of_few_arrays_computes_in_rows() -> None:
