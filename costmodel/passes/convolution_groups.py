@@ -34,11 +34,11 @@ def group_of(program: Program, op: int) -> Group:
     image, other = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
     channels, found = image[left.index(name)], other[right.index(name)]
     value = program.values_of(op)[0]
-    shapes = (other, right), (program.shape(value), made)
-    sizes = {size for shape, of in shapes for size, one in zip(shape, of, strict=True) if one < 0}
-    sizes |= {
-        size for shape, of in shapes for size, one in zip(shape, of, strict=True) if one not in left
-    }
+    dims = (
+        *zip(other, right, strict=True),
+        *zip(program.shape(value), made, strict=True),
+    )
+    sizes = {size for size, one in dims if one < 0 or one not in left}
     batch = [size for side, size in sides_of(program, [op])[op] if side == BATCH and size > 1]
     groups = next((size for size in batch if channels // size in sizes), max(batch, default=1))
     return Group(read=channels // groups, made=found // groups)

@@ -25,6 +25,7 @@ from toast.costmodel.program.op_traits import Role
 ROUNDS = 8
 """Through at most so many fusions, one behind another, an update passes on how its sum lies."""
 TILE_ROWS = 8
+"""Rows of a tile of 32 bits."""
 MOST_OTHERS = 1
 """An update that reads more arguments besides tables computes in columns."""
 Span = tuple[int, int, int]
