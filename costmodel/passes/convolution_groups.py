@@ -8,14 +8,14 @@ from toast.analysis.program import Program
 from toast.costmodel.program.contractions import BATCH, sides_of
 
 
-class Group(NamedTuple):
+class ChannelGroup(NamedTuple):
     """The channels that one group reads, and those that it makes of them."""
 
     read: int
     made: int
 
 
-ONE = Group(1, 1)
+ONE = ChannelGroup(1, 1)
 
 
 def is_grouped(program: Program, op: int) -> bool:
@@ -23,7 +23,7 @@ def is_grouped(program: Program, op: int) -> bool:
     return bool(_common(program, op))
 
 
-def group_of(program: Program, op: int) -> Group:
+def group_of(program: Program, op: int) -> ChannelGroup:
     """A group of a convolution with groups, or of the gradient of its filter.
 
     A filter has as many input channels as a group reads. What is common to all three may be the
@@ -41,7 +41,7 @@ def group_of(program: Program, op: int) -> Group:
     sizes = {size for size, one in dims if one < 0 or one not in left}
     batch = [size for side, size in sides_of(program, [op])[op] if side == BATCH and size > 1]
     groups = next((size for size in batch if channels // size in sizes), max(batch, default=1))
-    return Group(read=channels // groups, made=found // groups)
+    return ChannelGroup(read=channels // groups, made=found // groups)
 
 
 def names_of(program: Program, op: int) -> tuple[list[int], list[int], list[int]]:

@@ -17,7 +17,7 @@ from tests.costmodel.profiles import TPU
 from tests.modules import analysed, evaluator_of
 from toast.costmodel.evaluator import Cost, Evaluator
 from toast.costmodel.kernels.incremental import groups_apart
-from toast.costmodel.passes.convolution_groups import Group, group_of, is_grouped
+from toast.costmodel.passes.convolution_groups import ChannelGroup, group_of, is_grouped
 from toast.costmodel.passes.space_to_batch import CONVOLUTION
 
 CYCLES = {"tpu-v5e": 1.503e9, "tpu-v5p": 1.75e9, "tpu-v3": 0.94e9}
@@ -91,7 +91,7 @@ def test_groups_are_found_in_filters_and_in_their_gradients() -> None:
     found = [op for op in program.ops_named(CONVOLUTION) if is_grouped(program, op)]
     # in each of three blocks the convolution, and the gradients of its image and of its filter
     assert len(found) == 3 * 3
-    assert {group_of(program, op) for op in found} == {Group(read=16, made=16)}
+    assert {group_of(program, op) for op in found} == {ChannelGroup(read=16, made=16)}
 
 
 def test_a_group_that_makes_more_channels_than_it_reads() -> None:
@@ -110,7 +110,7 @@ def test_a_group_that_makes_more_channels_than_it_reads() -> None:
     lowered = jax.jit(convolve).lower(x, jax.ShapeDtypeStruct(filters, "float32"))
     program = analysed(lowered.as_text().encode()).program
     (op,) = program.ops_named(CONVOLUTION)
-    assert group_of(program, op) == Group(read=16, made=64)
+    assert group_of(program, op) == ChannelGroup(read=16, made=64)
 
 
 def test_a_gpu_lays_no_groups_apart() -> None:
