@@ -1,8 +1,7 @@
 """Tables of narrow rows: whether they are copied into rows for lookups, and updates with them.
 
-Each is looked up by 4,096 places, or by 26 for each example; most are then updated by the gradient
-of that. Each device does
-all of it.
+Each is looked up by 4,096 places, or by 26 for each of 16,384 examples. Most are then updated by
+the gradient of that. Each device does all of it.
 """
 
 from __future__ import annotations

@@ -46,11 +46,9 @@ on neither half, whose steps are large. It stays for small ones: of the 55 steps
 [accuracy.md](accuracy.md) that take less than 128 MiB of a TPU, memory is 7.5 % off in the mean
 with it, and 23.1 % without.
 
-Three parts of passes are newer than these tables. Left out one at a time, they change the held-out
-half so: without copies of what is added up (`layout_assignment`) the median error of time rises by
-0.4 points and nine in ten by 3.5; without groups of channels apart (`convolution_tiling`) by 0.2
-and 0.2, and nine in ten of memory by 1.6; without the time of what a convolution makes (`fusion`)
-the mean of time rises by 0.1, and the tuning half's median by 0.5.
+Three parts of passes are newer than these tables, and no `--without` leaves them out by
+themselves: copies of what is added up (`layout_assignment`), groups of channels apart
+(`convolution_tiling`), and the time of what a convolution makes (`fusion`).
 
 Some change next to nothing on that half. `constant_folding`, `cse` and `deferred_filter_gradients`
 change prices of many programs, and each is what the compilers do with the programs of its probe.

@@ -85,9 +85,10 @@ def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
 
 
 def _added(program: Program, fusion: Fusion, moving: Ints) -> dict[int, int]:
-    """By fusion the use of what it adds up, where that was not made in rows.
+    """By fusion the use of what it adds up, where that has to be copied into rows.
 
-    Nor is it where it has several rows for each example, unless these fill tiles.
+    It has to be where no fusion made it in rows, and where each example has several rows that do
+    not fill tiles.
     """
     launched = fusion.launched
     by_row = np.zeros(program.ops, dtype=np.bool_)

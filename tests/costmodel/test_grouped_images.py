@@ -13,7 +13,6 @@ from numba import njit
 
 from benchmarks.probes.figures import golden
 from benchmarks.probes.grouped_images import NETS, SINGLE, Images
-from tests.costmodel.profiles import TPU
 from tests.modules import analysed, evaluator_of
 from toast.costmodel.evaluator import Cost, Evaluator
 from toast.costmodel.kernels.incremental import groups_apart
@@ -116,4 +115,3 @@ def test_a_group_that_makes_more_channels_than_it_reads() -> None:
 def test_a_gpu_lays_no_groups_apart() -> None:
     images = Images(batch=8, pixels=8, channels=256, groups=16)
     assert not forms(evaluator_of(images.single(), "a=2", "a100-40gb"))
-    assert TPU.convolution_tiling.fills_tiles
