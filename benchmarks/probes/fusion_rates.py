@@ -98,6 +98,17 @@ def row_sums(*given: Any) -> Any:
     return jnp.sum(functools.reduce(jnp.multiply, given), axis=-1)
 
 
+def column_sums(*given: Any) -> Any:
+    """Sums over columns of the product of all, which is stored nowhere."""
+    return jnp.sum(functools.reduce(jnp.multiply, given), axis=0)
+
+
+def stored_and_summed(axis: int, *given: Any) -> tuple[Any, Any]:
+    """The product of all, which is a result itself, and its sums."""
+    made = functools.reduce(jnp.multiply, given)
+    return made, jnp.sum(made, axis=axis)
+
+
 def summed(axes: tuple[int, ...], x: Any) -> Any:
     """Sums of squares of what lies in main memory; a sum alone is no fusion, and takes longer."""
     return jnp.sum(x * x, axis=axes)
@@ -132,6 +143,7 @@ def one(
 
 SQUARE, LONG = (WIDTH, WIDTH), (ROWS, WIDTH)
 TALL, FLAT = (WIDTH, 128), (128, WIDTH)
+TALLER = (2**15, 512)
 COLUMNS_AND_ROWS: tuple[Choice, ...] = (((0, 0), 0), ((1, 1), 0))
 LAYOUTS = {
     "add 1 Ki": one(added, (8, 128), (8, 128)),
@@ -172,6 +184,16 @@ LAYOUTS = {
     **{
         f"squares of 64 Mi over {name}": one(partial(summed, axes), (WIDE, WIDE))
         for name, axes in (("rows", (1,)), ("columns", (0,)), ("both", (0, 1)))
+    },
+    **{
+        f"sums over columns of {count} of 16 Mi": one(column_sums, *[TALLER] * count)
+        for count in (2, 3)
+    },
+    **{
+        f"{count} of 16 Mi stored and summed over {name}": one(
+            partial(stored_and_summed, axis), *[TALLER] * count
+        )
+        for count, axis, name in ((2, 0, "columns"), (2, 1, "rows"), (3, 0, "columns"))
     },
     **{
         f"product of 1 Mi and {count} more": one(

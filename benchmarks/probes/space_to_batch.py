@@ -13,6 +13,8 @@ CHAINS = {
     "2 images of 64 x 64, 128 to 256 to 128": (2, 64, (128, 256, 128)),
     "4 images of 32 x 32, 256 channels": (4, 32, (256, 256, 256)),
     "8 images of 64 x 64, 128 channels": (8, 64, (128, 128, 128)),
+    "4 images of 128 x 128, 32 channels": (4, 128, (32, 32, 32)),
+    "4 images of 128 x 128, 64 channels": (4, 128, (64, 64, 64)),
     "4 images of 32 x 32, 128 channels": (4, 32, (128, 128, 128)),
     "7 images of 32 x 32, 128 channels": (7, 32, (128, 128, 128)),
     "8 images of 32 x 32, 128 channels": (8, 32, (128, 128, 128)),

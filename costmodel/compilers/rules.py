@@ -33,10 +33,10 @@ class FusionRules:
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
-    a fusion without a product reads or writes, `reducing_cost` one that it reduces where it writes
-    fewer, and `narrowing_cost` one that is rounded inside a product (computed to feed it, or made
-    by it in 16 bits), or that a convolution makes. `product_start` is how long a product takes to
-    start whose operands and result are on the chip, over `op_overhead`.
+    a fusion without a product reads or writes, `reducing_cost` one that it reads, and reduces or
+    writes, where it reduces, and `narrowing_cost` one that is rounded inside a product (computed to
+    feed it, or made by it in 16 bits), or that a convolution makes. `product_start` is how long a
+    product takes to start whose operands and result are on the chip, over `op_overhead`.
     """
 
     fuses: bool
@@ -106,10 +106,12 @@ class ReductionFusionRules:
     """`merges`: reductions run beside the product, or the reduction, that reads the same.
 
     So is what widened rows of a product are reduced to where another reduction of these rows is
-    needed; with `keeps_wide_rows` also what its rows as they are made are reduced to.
+    needed; with `keeps_wide_rows` also what its rows as they are made are reduced to. With
+    `joins_passes` reductions run beside what makes their operand element by element, too.
     """
 
     merges: bool
+    joins_passes: bool
     keeps_wide_rows: bool
 
 
@@ -150,11 +152,13 @@ class ConvolutionTilingRules:
     """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows.
 
     Where a stride puts zeros between pixels, these are left out, and fewer than `rows_apart` images
-    take the time of so many.
+    take the time of so many. What a convolution makes takes the time of what is rounded, in 32 bits
+    too (`hands_over`).
     """
 
     fills_tiles: bool
     rows_apart: int
+    hands_over: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,10 +254,11 @@ class LayoutAssignmentRules:
     does. `copies_images`: arguments that are convolved are copied to their tiles. `copies_padded`:
     images that are padded otherwise than alike on both sides are padded by themselves. The rows
     of a tile fill at least `column_bytes` of a column: few rows of narrow elements are padded.
-    What is multiplied in batches lies matrix by matrix (`lays_matrices`). What is looked up or
-    added up lies row by row, and tables are copied for that (`turns_tables`), unless more than half
-    of that is padding, and more than `most_padding` bytes. An element that is read or written to
-    lie so takes `turning_cost` of the time that `element_rate` of the chip gives it.
+    Groups of several channels that are convolved lie apart (`parts_groups`). What is multiplied in
+    batches lies matrix by matrix (`lays_matrices`). What is looked up or added up lies row by row,
+    and tables are copied for that (`turns_tables`), unless more than half of that is padding, and
+    more than `most_padding` bytes; so is what is added up (`turns_added`). An element that is read
+    or written to lie so takes `turning_cost` of the time that `element_rate` of the chip gives it.
     """
 
     copies_arguments: bool
@@ -264,8 +269,10 @@ class LayoutAssignmentRules:
     copies_images: bool
     copies_padded: bool
     column_bytes: int
+    parts_groups: bool
     lays_matrices: bool
     turns_tables: bool
+    turns_added: bool
     most_padding: float
     turning_cost: float
 

@@ -128,7 +128,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
             partial = True
             size = s.tensors.stored[t.fusions.dot_sums[k]]
             sums += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
-        if t.fusions.dot_window[k, WIDEST] > 0:
+        if t.fusions.dot_window[k, WIDEST] > 0 and t.chip.hands_over:
             made = t.fusions.dot_sums[k]
             fed = max(fed, _elements(t, s, made), grouped(t, s, k)[0])
         for operand in range(2):
@@ -177,7 +177,8 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     """Roofline of every fusion: arithmetic, bytes moved, or elements handled.
 
     Each element that is read or written passes through the vector unit, and so do those that fill
-    up the tiles of an image. It reduces elements while it writes others. In a fusion of a product
+    up the tiles of an image. It reduces elements while it writes others, and handles all of them
+    more slowly then. In a fusion of a product
     only those take time that are rounded: they were computed for the product, or leave it in 16
     bits. A product writes its partial sums in place of what it would make of them, and reductions
     beside it run behind it; an update that it runs inside handles its elements behind each block.
@@ -199,8 +200,9 @@ def price_fusions(t: Tables, s: Scratch) -> float:
             convolves = t.fusions.dot_window[t.fusions.dot_start[row], WIDEST] > 0
             start = t.chip.product_start if moved == 0.0 and not convolves else start
         else:
-            reduced = _most_reduced(t, s, row) * t.chip.each_reduced
-            handling = read * t.chip.each_element + max(made * t.chip.each_element, reduced)
+            reduced = _most_reduced(t, s, row)
+            each = t.chip.each_reduced if reduced > 0.0 else t.chip.each_element
+            handling = (read + max(made, reduced)) * each
         seconds = max(arithmetic, spent, handling)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
         bound = BYTES if seconds == spent else bound

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.incremental import groups_apart, in_blocks, padding, side
+from toast.costmodel.kernels.incremental import (
+    groups_apart,
+    in_blocks,
+    in_lines,
+    padding,
+    side,
+)
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -101,5 +107,6 @@ def blocking(t: Tables, s: Scratch, dot: int) -> float:
             blocks = in_blocks(t, s, tensor) if t.tensors.image[tensor, 0] >= 0 else 0.0
             if blocks > 0.0:
                 size = s.tensors.local[tensor] / max(t.tensors.itemsize[tensor], 1.0)
-                handled += size * blocks * padding(t, s, tensor, True)
+                tiles = padding(t, s, tensor, True)
+                handled += size * blocks * (tiles + min(tiles, in_lines(t, s, tensor))) / 2
     return handled / t.chip.blocking

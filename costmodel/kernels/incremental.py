@@ -233,19 +233,36 @@ def padding(t: Tables, s: Scratch, tensor: int, blocks: bool) -> float:
     """
     image = t.tensors.image[tensor]
     rows, columns = t.chip.tile_rows, t.chip.tile_columns
-    batch, channels = side(t, s, tensor, image[0]) * (rows if blocks else 1), 1
-    fewest = _fewest_rows(t, t.tensors.itemsize[tensor])
-    for dim in range(image[2], image[3]):
-        channels *= side(t, s, tensor, dim)
+    batch = side(t, s, tensor, image[0]) * (rows if blocks else 1)
+    channels, fewest = _channels(t, s, tensor), _fewest_rows(t, t.tensors.itemsize[tensor])
     tiled = min(
         _rows(batch, fewest, rows) * _up(channels, columns),
         _rows(channels, fewest, rows) * _up(batch, columns),
     )
     least = tiled / (batch * channels)
-    if blocks and image[NORMED] > 0 and image[LINE] >= 0:
-        line = side(t, s, tensor, image[LINE])
-        least = min(least, _rows(channels, fewest, rows) * _up(line, columns) / (channels * line))
+    if blocks and image[NORMED] > 0:
+        least = min(least, in_lines(t, s, tensor))
     return float(least)
+
+
+@inner
+def in_lines(t: Tables, s: Scratch, tensor: int) -> float:
+    """How many times its own room an image takes with a line of its pixels for columns."""
+    line = t.tensors.image[tensor, LINE]
+    if line < 0:
+        return np.inf
+    pixels, channels = side(t, s, tensor, line), _channels(t, s, tensor)
+    tall = _rows(channels, _fewest_rows(t, t.tensors.itemsize[tensor]), t.chip.tile_rows)
+    return float(tall * _up(pixels, t.chip.tile_columns) / (channels * pixels))
+
+
+@inner
+def _channels(t: Tables, s: Scratch, tensor: int) -> int:
+    """The channels of an image on one device."""
+    channels = 1
+    for dim in range(t.tensors.image[tensor, 2], t.tensors.image[tensor, 3]):
+        channels *= side(t, s, tensor, dim)
+    return channels
 
 
 @inner

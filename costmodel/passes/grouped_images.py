@@ -27,7 +27,7 @@ def kept_in_groups(
     `launched` is by op when it reads, as in `launched_at`.
     """
     found: dict[tuple[int, bool], list[Beside]] = defaultdict(list)
-    if fusion.profile.convolution_tiling.fills_tiles:
+    if fusion.profile.layout_assignment.parts_groups:
         roots, at = fusion.roots, launched.copy()
         at[roots.dots] = launched[roots.ops[roots.rows(roots.dot_start)]]
         for how, again, one in _kept(program, at):

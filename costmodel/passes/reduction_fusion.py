@@ -3,8 +3,9 @@
 A reduction of what a matrix product makes runs while its blocks are still on the chip. So does one
 that needs the result of another over the same rows, as the sum of a softmax needs its maximum; XLA
 does so for products of 16 bits that are widened behind. Sums over all examples, which a batch norm
-takes, are not there before the last block. Reductions of one stored value share a
-pass over it. What is computed once of a product, as its error function, is a result beside it too.
+takes, are not there before the last block. Reductions of one stored value share a pass over it,
+with what makes it element by element. What is computed once of a product, as its error function,
+is a result beside it too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def merge_reductions(
     once: Bools,
     rules: ReductionFusionRules,
 ) -> LaunchedFusions:
-    """Each reduction that reads a product's result, or what one before it reads, in its fusion.
+    """Each reduction in the fusion that makes what it reads, or in one before that reduces it.
 
     So is what elementwise ops make that are computed `once`.
     """
@@ -38,7 +39,7 @@ def merge_reductions(
     while True:
         found = _new_launches(flow, launched, beside, by_row, room)
         filled = len(launched.ops), len(launched.reads)
-        if merge_into(flow, found, *filled, rules.keeps_wide_rows):
+        if merge_into(flow, found, *filled, rules.joins_passes, rules.keeps_wide_rows):
             break
         room *= 2
     kept = np.flatnonzero(found.alive)

@@ -9,6 +9,9 @@ from toast.analysis.program import Ints
 from toast.analysis.records import record
 from toast.costmodel.passes.fusion_kernel import sort_few
 from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.op_traits import Role
+
+FUSIBLE = int(Role.FUSIBLE)
 
 
 @record
@@ -37,10 +40,11 @@ class Launches(NamedTuple):
 
 
 @entry
-def merge_into(f: Any, k: Any, ops: int, reads: int, wide: bool) -> bool:
+def merge_into(f: Any, k: Any, ops: int, reads: int, loops: bool, wide: bool) -> bool:
     """Merge reductions in order; the pools are filled up to `ops` and `reads`.
 
-    `wide` tells whether rows that are no wider than their product made them stay as well.
+    `loops` tells whether elementwise fusions reduce besides, `wide` whether rows that are no wider
+    than their product made them stay as well.
 
     False where the pools are too short, all undone.
     """
@@ -51,8 +55,8 @@ def merge_into(f: Any, k: Any, ops: int, reads: int, wide: bool) -> bool:
         source = _reduced_value(f, k, number)
         if source < 0:
             continue
-        host, before = _maker(f, k, number, source, wide), k.passes[source]
-        if host < 0 and _fits(f, k, before, number, source, wide):
+        host, before = _maker(f, k, number, source, loops, wide), k.passes[source]
+        if host < 0 and _fits(f, k, before, number, source, loops, wide):
             host = before
         if host < 0:
             if before < 0:
@@ -77,6 +81,15 @@ def _is_reduction(k: Any, number: int) -> bool:
 
 
 @inner
+def _takes_in(f: Any, k: Any, number: int, loops: bool) -> bool:
+    """Whether a fusion may reduce besides: with a product, reductions, or elementwise (`loops`)."""
+    found = True
+    for n in range(k.op_first[number], k.op_end[number]):
+        found &= k.beside[k.ops[n]] or (loops and f.role[k.ops[n]] == FUSIBLE)
+    return bool(found or k.dot_start[number + 1] > k.dot_start[number])
+
+
+@inner
 def _reduced_value(f: Any, k: Any, number: int) -> int:
     """The stored value of which a reduction reads every element, one at a time; or -1."""
     first = f.source[f.uses[k.ops[k.op_first[number]]]]
@@ -88,7 +101,7 @@ def _reduced_value(f: Any, k: Any, number: int) -> int:
 
 
 @inner
-def _maker(f: Any, k: Any, number: int, reduced: int, wide: bool) -> int:
+def _maker(f: Any, k: Any, number: int, reduced: int, loops: bool, wide: bool) -> int:
     """The last fusion that makes a value of as many elements, and beside which it may run, or -1.
 
     The gradient of a softmax reads the scores, and is summed as their own gradient is made.
@@ -98,21 +111,20 @@ def _maker(f: Any, k: Any, number: int, reduced: int, wide: bool) -> int:
         value = f.source[k.reads[n]]
         maker = f.maker[value]
         alike = f.elements[value] == f.elements[reduced]
-        if alike and maker > latest and _fits(f, k, k.home[maker], number, value, wide):
-            host, latest = k.home[maker], maker
+        home = k.home[maker]
+        if alike and maker > latest and _fits(f, k, home, number, value, loops, wide):
+            host, latest = home, maker
     return int(host)
 
 
 @inner
-def _fits(f: Any, k: Any, host: int, number: int, source: int, wide: bool) -> bool:
+def _fits(f: Any, k: Any, host: int, number: int, source: int, loops: bool, wide: bool) -> bool:
     """Whether all else that it reads is there before the host runs, or is made in its rows."""
     if host < 0 or host == number or not k.alive[host]:
         return False
     first = k.ops[k.op_first[host]]
     multiplies = k.dot_start[host + 1] > k.dot_start[host]
-    if f.trips[first] != f.trips[k.ops[k.op_first[number]]]:
-        return False
-    if not multiplies and not _is_reduction(k, host):
+    if f.trips[first] != f.trips[k.ops[k.op_first[number]]] or not _takes_in(f, k, host, loops):
         return False
     for n in range(k.op_first[host], k.op_end[host]):
         first = min(first, k.ops[n])

@@ -80,7 +80,7 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="convolution_tiling",
             models="Convolutions take whole tiles of the matrix unit.",
-            off={"fills_tiles": False},
+            off={"fills_tiles": False, "hands_over": False},
         ),
         Pass(
             name="cse",
@@ -128,8 +128,10 @@ PASSES: Mapping[str, Pass] = {
                 "pads_images": False,
                 "copies_images": False,
                 "copies_padded": False,
+                "parts_groups": False,
                 "lays_matrices": False,
                 "turns_tables": False,
+                "turns_added": False,
             },
         ),
         Pass(

@@ -91,6 +91,8 @@ def _added(program: Program, fusion: Fusion, moving: Ints) -> dict[int, int]:
     not fill tiles.
     """
     launched = fusion.launched
+    if not fusion.profile.layout_assignment.turns_added:
+        return {}
     by_row = np.zeros(program.ops, dtype=np.bool_)
     by_row[launched.ops] = (moving != NO_ROWS)[launched.rows(launched.op_start)]
     found = {}

@@ -79,7 +79,7 @@ def images(program: Program, rules: LayoutAssignmentRules) -> dict[Shape, Image]
     found: dict[Shape, Image] = {}
     for op in program.ops_named(CONVOLUTION):
         if _pixels(program, op) >= 0:
-            for value, image in _images_of(program, op):
+            for value, image in _images_of(program, op, parted=rules.parts_groups):
                 for shape, lies in _turned(program, value, image):
                     known = found.get(shape, lies)
                     halo, group = max(lies.halo, known.halo), max(lies.group, known.group)
@@ -224,13 +224,13 @@ def _before(program: Program, value: int) -> int:
     return -1
 
 
-def _images_of(program: Program, op: int) -> Iterator[tuple[int, Image]]:
-    """What a convolution reads and what it makes."""
+def _images_of(program: Program, op: int, *, parted: bool) -> Iterator[tuple[int, Image]]:
+    """What a convolution reads and what it makes; its groups may lie apart (`parted`)."""
     source, filter_use = program.uses_of(op)
     value, shape = program.values_of(op)[0], program.shape(program.sources[filter_use])
     weights = program.use_names(filter_use).tolist()
     halo = max((s - 1 for s, name in zip(shape, weights, strict=True) if name < 0), default=0)
-    group = group_of(program, op) if is_grouped(program, op) else ONE
+    group = group_of(program, op) if parted and is_grouped(program, op) else ONE
     for of, names, apart in (
         (program.sources[source], program.use_names(source).tolist(), group.read),
         (value, program.def_names(value).tolist(), group.made),

@@ -70,6 +70,7 @@ class ChipColumns(NamedTuple):
     each_reduced: float
     product_start: float
     each_rounded: float
+    hands_over: bool
     rounding: float
     blocking: float
     combined_bytes: float
@@ -120,6 +121,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         each_reduced=profile.fusion.reducing_cost / device.element_rate,
         product_start=profile.fusion.product_start * device.op_overhead,
         each_rounded=profile.fusion.narrowing_cost / device.element_rate,
+        hands_over=profile.convolution_tiling.hands_over,
         rounding=device.element_rate * narrowing.rounding_rate,
         blocking=device.element_rate / blocks.blocking_cost,
         combined_bytes=combiner.max_bytes,

@@ -162,6 +162,17 @@ def blocks(evaluator: Evaluator) -> list[float]:
     return [blocking_of(tables, scratch, dot) for dot in range(len(tables.fusions.dot_sums))]
 
 
+def test_half_of_the_blocks_are_made_of_lines_of_pixels_that_fill_tiles() -> None:
+    """128 pixels by 32 channels: a quarter of the room of 128 channels, as libtpu copies half."""
+    made = [sum(blocks(priced(chain(4, 128, (n, n, n))))) for n in (32, 64, 128)]
+    assert made[0] / made[2] == pytest.approx((1 + 1 / 4) / 2)
+    assert made[1] / made[2] == pytest.approx((1 + 1 / 2) / 2)
+    cycles = [
+        golden("space_to_batch", f"4 images of 128 x 128, {n} channels")["cycles"] for n in (32, 64)
+    ]
+    assert cycles[0] < cycles[1]
+
+
 def test_blocks_are_made_of_few_images_with_wide_windows_on_some_chips() -> None:
     few, many = chain(4, 32, (128, 128, 128)), chain(8, 32, (128, 128, 128))
     made = blocks(priced(few))

@@ -166,6 +166,12 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         TPUS,
         lambda d: golden("tables", "64 of a million", d)["copies"] == 1,
     ),
+    "reduction_fusion.joins_passes": (
+        TPUS,
+        lambda d: (
+            set(golden("fusion_rates", "2 of 16 Mi stored and summed over rows", d)) == {"reduce"}
+        ),
+    ),
     "reduction_fusion.merges": (
         ALL,
         lambda d: golden("reduction_fusion", "rows of 512 in bf16", d)["beside a product"] > 0,

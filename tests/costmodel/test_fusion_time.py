@@ -191,6 +191,18 @@ def test_each_element_that_is_read_or_written_takes_time(case: str) -> None:
     assert found.cost(()).compute == pytest.approx(compiled, rel=1 / 4)
 
 
+@pytest.mark.parametrize("device", ["tpu-v5e", "tpu-v5p", "tpu-v3"])
+@pytest.mark.parametrize("case", [case for case in LAYOUTS if "of 16 Mi" in case])
+def test_a_fusion_that_reduces_reads_more_slowly_and_writes_meanwhile(
+    case: str, device: str
+) -> None:
+    """Sums of products of two and three arrays, which are stored besides or not."""
+    cycles = {"tpu-v5e": CLOCK, "tpu-v5p": 1.75e9, "tpu-v3": 0.94e9}[device]
+    found = evaluator(LAYOUTS[case].program(), device)
+    compiled = sum(golden("fusion_rates", case, device).values()) / cycles
+    assert found.cost(()).compute == pytest.approx(compiled, rel=1 / 10)
+
+
 def test_a_barrier_takes_no_time() -> None:
     """Its operands are in memory, and so are its results: the compiled passes have no launch."""
     found = evaluator(LAYOUTS["passes over 2 of 1 Mi"].program())

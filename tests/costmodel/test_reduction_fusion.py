@@ -93,6 +93,29 @@ def test_reductions_of_one_value_share_a_pass() -> None:
     assert not fusion.contractions
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_sum_runs_beside_what_stores_its_operand(axis: int) -> None:
+    """As the gradient of a bias does, and the sums of a batch norm's gradient."""
+
+    def stored(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        made = x * y
+        return made, jnp.sum(made, axis=axis)
+
+    program = lowered(stored, (64, 256), (64, 256), dtype="float32")
+    (fusion,), (alone,) = fusions(program), fusions(program, GPU)
+    assert len(fusion.ops) == len(fusion.reads) == 2
+    assert len(alone.ops) == 1
+
+
+def test_a_sum_that_needs_another_of_what_a_pass_stores_waits_for_that() -> None:
+    def centred(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        made = x * y
+        return made, jnp.sum((made - jnp.sum(made, axis=1, keepdims=True)) ** 2, axis=1)
+
+    program = lowered(centred, (64, 256), (64, 256), dtype="float32")
+    assert [reductions(program, fusion) for fusion in fusions(program)] == [1, 1]
+
+
 def test_a_reduction_of_what_another_made_of_the_value_is_a_pass_of_its_own() -> None:
     def variance(x: jax.Array) -> jax.Array:
         return jnp.sum((x - jnp.mean(x, axis=1, keepdims=True)) ** 2, axis=1)

@@ -176,7 +176,7 @@ def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> Non
     if policy.fusion.fuses_into_update:
         fusions = walks.join_products(program, found.roots, fusions, roles)
     if policy.reduction_fusion.merges:
-        fusions = walks.Reductions(program, fusions, policy.reduction_fusion).run()
+        fusions = walks.Reductions(program, fusions, policy.reduction_fusion, roles).run()
     assert list(found.launched) == fusions
     assert found.position.tolist() == walks.schedule(program, found.roots, roles).tolist()
     leaders = reassociate_sums(program, flow, policy.all_reduce_reassociate)

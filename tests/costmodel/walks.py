@@ -243,10 +243,15 @@ class Reductions:
     """Puts each reduction into the fusion that makes what it reads, or into an earlier pass."""
 
     def __init__(
-        self, program: Program, fusions: Sequence[LaunchedFusion], rules: ReductionFusionRules
+        self,
+        program: Program,
+        fusions: Sequence[LaunchedFusion],
+        rules: ReductionFusionRules,
+        roles: Sequence[Role],
     ) -> None:
         self._program = program
         self._rules = rules
+        self._roles = roles
         self._fusions: list[LaunchedFusion | None] = list(fusions)
         self._fusion_of = {op: n for n, fusion in enumerate(fusions) for op in fusion.ops}
         self._passes: dict[int, int] = {}
@@ -260,6 +265,11 @@ class Reductions:
     def _is_reduction(self, fusion: LaunchedFusion) -> bool:
         roles = {role(self._program.kind(op)) for op in fusion.ops}
         return roles == {Role.REDUCE} and not fusion.contractions
+
+    def _is_computed(self, fusion: LaunchedFusion) -> bool:
+        """Whether it is elementwise, or reduces, or both, and reductions join such passes."""
+        roles = {self._roles[op] for op in fusion.ops}
+        return roles <= {Role.FUSIBLE, Role.REDUCE} and self._rules.joins_passes
 
     def _merge(self, number: int, fusion: LaunchedFusion) -> None:
         """Into what makes the last of what it reads, or else into an earlier pass over it."""
@@ -288,7 +298,7 @@ class Reductions:
         program, into = self._program, self._fusions[host]
         if into is None or program.op_trips[into.ops[0]] != program.op_trips[fusion.ops[0]]:
             return False
-        if not into.contractions and not self._is_reduction(into):
+        if not (into.contractions or self._is_reduction(into) or self._is_computed(into)):
             return False
         makers = {program.makers[program.sources[use]] for use in fusion.reads}
         makers.discard(program.makers[source])
