@@ -37,6 +37,12 @@ def attention(query: Any, keys: Any, values: Any) -> Any:
     return jnp.einsum("bhqk,bkhd->bqhd", found / jnp.sum(found, axis=-1, keepdims=True), values)
 
 
+def grouped(query: Any, keys: Any, values: Any) -> Any:
+    """Attention whose keys and values eight heads share: each is repeated for them."""
+    heads = query.shape[2] // keys.shape[2]
+    return attention(query, jnp.repeat(keys, heads, axis=2), jnp.repeat(values, heads, axis=2))
+
+
 def product(x: Any, w: Any) -> Any:
     """Rows with a matrix."""
     return x @ w
@@ -59,6 +65,10 @@ def _layouts() -> dict[str, Layout]:
             found[f"product of {rows}, {name}"] = one(product, *shapes, dtype=dtype)
         cache = (8, LENGTH, HEADS, DEPTH)
         whole = (8, 1, HEADS, DEPTH), cache, cache
+        shared = (8, LENGTH, HEADS // 8, DEPTH)
+        for rows in (1, 4, 256):
+            given = (8, rows, HEADS, DEPTH), shared, shared
+            found[f"attention of {rows}, shared keys, {name}"] = one(grouped, *given, dtype=dtype)
         found[f"attention of 1, {name}"] = one(attention, *whole, dtype=dtype)
         found[f"columns of 1, {name}"] = one(product, (WIDTH, WIDTH), (WIDTH, 1), dtype=dtype)
     return found

@@ -18,6 +18,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "reducing_cost": 0.45,
         "product_start": 1.0,
         "narrowing_cost": 1.0,
+        "stores_repeated": False,
     },
     "reduction_fusion": {"joins_passes": False},
     "convolution_tiling": {"rows_apart": 1, "hands_over": False},

@@ -29,6 +29,8 @@ class FusionRules:
     rows runs by itself, between a stored table and stored rows. What would be computed inside all
     others is stored for the lookup alone.
 
+    `stores_repeated`: so is what a broadcast repeats for a product of several rows and columns.
+
     `launches_scalars`: what reads and makes nothing but scalars takes the time of a launch.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
@@ -52,6 +54,7 @@ class FusionRules:
     stores_strided: bool
     stores_sliced: bool
     stores_looked_up: bool
+    stores_repeated: bool
     launches_scalars: bool
     operand_cost: float
     element_cost: float

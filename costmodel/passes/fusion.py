@@ -40,6 +40,7 @@ from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
 from toast.costmodel.passes.output_fusion import elementwise, join_products, made_by_products
 from toast.costmodel.passes.reduction_fusion import merge_reductions
+from toast.costmodel.passes.repeated_operands import repeated_operands
 from toast.costmodel.passes.scatter_expander import SCATTER, expand_scatters
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
@@ -99,7 +100,7 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
         flow = flow._replace(role=np.where(moved_in_tiles(program), int(Role.OPAQUE), flow.role))
     sides = product_sides(program)
     cut = cut_products(program, flow, sides, profile.algebraic_simplifier)
-    needs = _needs(program, flow, profile.fusion, cutting(program, cut))
+    needs = _needs(program, flow, profile.fusion, cutting(program, cut), sides)
     roots = _roots(needs)
     launched = merge_roots(flow, roots, profile.multi_output_fusion)
     if profile.fusion.fuses_into_update:
@@ -152,7 +153,9 @@ def chain_ends(program: Program, flow: Flow, rules: FusionRules, cutting: Bools)
     return stored
 
 
-def _needs(program: Program, flow: Flow, rules: FusionRules, cutting: Bools) -> Needs:
+def _needs(
+    program: Program, flow: Flow, rules: FusionRules, cutting: Bools, sides: dict[int, Sides]
+) -> Needs:
     """Which values are written, and what computing the others needs."""
     graph = FusionGraph(
         flow=flow,
@@ -160,6 +163,7 @@ def _needs(program: Program, flow: Flow, rules: FusionRules, cutting: Bools) -> 
         cheap=named(program, CHEAP | LAYOUT),
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
         reads_stored=_read_stored(program, flow, rules),
+        repeated=repeated_operands(program, sides) & rules.stores_repeated,
         lookup=looked_up(program) & rules.stores_looked_up,
         once=named(program, ERRORS) & rules.stores_narrow_erf,
         single=_single(program),

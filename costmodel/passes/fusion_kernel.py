@@ -31,8 +31,8 @@ class FusionGraph(NamedTuple):
 
     By op `costly` and `cheap` (see `roles`), if it is a `matrix` product, if it is a `lookup` that
     stores its table, if it is computed `once` where that has 16 bits; by use if it reads what is
-    stored (`reads_stored`); by value if it is of `single` precision, if it is `stored` behind a
-    contraction. The rest is as in `FusionRules`.
+    stored (`reads_stored`), or a product reads what is `repeated`; by value if it is of `single`
+    precision, if it is `stored` behind a contraction. The rest is as in `FusionRules`.
     """
 
     flow: Flow
@@ -40,6 +40,7 @@ class FusionGraph(NamedTuple):
     cheap: Bools
     matrix: Bools
     reads_stored: Bools
+    repeated: Bools
     lookup: Bools
     once: Bools
     single: Bools
@@ -184,7 +185,7 @@ def _absorbs(g: Any, n: Any, value: int, use: int) -> bool:
     kind = g.flow.role[op]
     if kind in (NOTHING, OPAQUE) or g.flow.trips[op] != g.flow.trips[home]:
         return False
-    if g.reads_stored[use] and not n.light[home]:
+    if g.repeated[use] or (g.reads_stored[use] and not n.light[home]):
         return False
     if kind == CONTRACTION and not g.fuses_into_dot and not n.light[home]:
         return bool(g.matrix[op] and _is_repeated(g, n, value))

@@ -143,6 +143,10 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         ALL,
         lambda d: "gather -> f32[1024, 1024]" in launches("rows of a scaled table")(d),
     ),
+    "fusion.stores_repeated": (
+        TPUS,
+        lambda d: "broadcast" in golden("few_rows", "attention of 4, shared keys, bf16", d),
+    ),
     "fusion.fuses_into_reduction": (ALL, lambda d: len(launches("maximum of a product")(d)) == 1),
     "fusion.stores_narrowest": (
         TPUS,

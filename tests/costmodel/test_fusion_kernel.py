@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -57,6 +58,7 @@ class BySets:
         self.written: set[int] = set()
         self.tables: set[int] = set()
         self.roots: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
+        self.sides = product_sides(program)
         self.users: dict[int, list[int]] = {}
         for use, value in enumerate(program.sources):
             self.users.setdefault(value, []).append(use)
@@ -151,11 +153,31 @@ class BySets:
         same = program.op_trips[op] == program.op_trips[program.makers[value]]
         if kind in (Role.NOTHING, Role.OPAQUE) or not same:
             return False
+        if self.policy.fusion.stores_repeated and self.reads_repeated(use):
+            return False
         if self.reads_stored(value, use) and not needs.light:
             return False
         if kind is Role.CONTRACTION and not self.policy.fusion.fuses_into_dot and not needs.light:
             return program.kind(op) == "stablehlo.dot_general" and self.repeated(value, needs)
         return kind is not Role.UPDATE or use != program.uses_of(op).start
+
+    def reads_repeated(self, use: int) -> bool:
+        """Whether a product of rows and columns reads what was repeated, and then laid out."""
+        program = self.program
+        sizes = self.sides.get(program.user(use), ())
+        rows, columns, batch = (
+            math.prod(n for side, n in sizes if side == one) for one in (LEFT, RIGHT, BATCH)
+        )
+        if not sizes or (batch > 1 and min(rows, columns) == 1):
+            return False
+        value = program.sources[use]
+        while program.kind(maker := program.makers[value]) in LAYOUT:
+            source = program.sources[program.uses_of(maker).start]
+            spread = program.kind(maker) == "stablehlo.broadcast_in_dim"
+            if spread and 1 < self.elements(source) < self.elements(value):
+                return True
+            value = source
+        return False
 
     def reads_stored(self, value: int, use: int) -> bool:
         """Whether an op reads this operand as it is stored."""

@@ -220,6 +220,7 @@ def test_every_file_of_the_passes_belongs_to_one() -> None:
         "registry",
         "fusion_chains",
         "output_fusion",
+        "repeated_operands",
         "blocked_images",
         "convolution_groups",
         "grouped_images",
