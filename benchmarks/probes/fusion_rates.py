@@ -185,6 +185,8 @@ LAYOUTS = {
         f"squares of 64 Mi over {name}": one(partial(summed, axes), (WIDE, WIDE))
         for name, axes in (("rows", (1,)), ("columns", (0,)), ("both", (0, 1)))
     },
+    "addition by itself": one(jnp.add, TALLER, TALLER),
+    "exponential by itself": one(jnp.exp, TALLER),
     **{
         f"sums over columns of {count} of 16 Mi": one(column_sums, *[TALLER] * count)
         for count in (2, 3)

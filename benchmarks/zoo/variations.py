@@ -15,7 +15,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
     "fusion": {
         "operand_cost": 1.0,
         "element_cost": 1.0,
-        "reducing_cost": 0.45,
+        "reducing_cost": 0.0,
         "product_start": 1.0,
         "narrowing_cost": 1.0,
         "stores_repeated": False,
@@ -48,8 +48,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
 """By pass the constants that have a value at which they say nothing, and that value.
 
 Rates and factors are then 1, limits are never or always reached, and reductions take no longer than
-other fusions do on a v5e. What only switches a pass on is
-left out with the pass.
+other fusions do. What only switches a pass on is left out with the pass.
 """
 
 

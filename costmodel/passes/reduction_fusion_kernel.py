@@ -82,7 +82,7 @@ def _is_reduction(k: Any, number: int) -> bool:
 
 @inner
 def _takes_in(f: Any, k: Any, number: int, loops: bool) -> bool:
-    """Whether a fusion may reduce besides: with a product, reductions, or elementwise (`loops`)."""
+    """Whether a reduction may join: it has products or reductions, or is elementwise (`loops`)."""
     found = True
     for n in range(k.op_first[number], k.op_end[number]):
         found &= k.beside[k.ops[n]] or (loops and f.role[k.ops[n]] == FUSIBLE)

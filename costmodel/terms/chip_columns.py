@@ -34,13 +34,14 @@ class ChipColumns(NamedTuple):
     wait for it. A product reads its operands again for each block of `block_elements`, if that is
     not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on. `feeding`:
     how much longer it takes to read what feeds a product; `each_element`: seconds of an element
-    that is read or written; `each_rounded`: of one that is rounded inside a product; elements a
-    second of `rounding` and `blocking`. A program that needs more than `memory` bytes is squeezed
-    into these, where values of at least `recomputed_piece` bytes are let go of. A matrix is
-    scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). A scatter of
-    less than the part `scattered_in_place` of its table adds in place, and devices keep their sum
-    beside it. `reducing`: seconds for each element that a product of one row multiplies and adds
-    up, 0 where the matrix unit does it.
+    that is read or written, `each_reduced`: of one where a fusion reduces, which is never less;
+    `each_rounded`: of one that is rounded inside a product, or `hands_over`: that a convolution
+    makes; elements a second of `rounding` and `blocking`. A program that needs more than `memory`
+    bytes is squeezed into these, where values of at least `recomputed_piece` bytes are let go of. A
+    matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). A
+    scatter of less than the part `scattered_in_place` of its table adds in place, and devices keep
+    their sum beside it. `reducing`: seconds for each element that a product of one row multiplies
+    and adds up, 0 where the matrix unit does it.
     """
 
     tile_rows: int
@@ -118,7 +119,8 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         on_chip_sent=memory.collectives_on_chip,
         feeding=profile.fusion.operand_cost,
         each_element=profile.fusion.element_cost / device.element_rate,
-        each_reduced=profile.fusion.reducing_cost / device.element_rate,
+        each_reduced=max(profile.fusion.reducing_cost, profile.fusion.element_cost)
+        / device.element_rate,
         product_start=profile.fusion.product_start * device.op_overhead,
         each_rounded=profile.fusion.narrowing_cost / device.element_rate,
         hands_over=profile.convolution_tiling.hands_over,

@@ -18,7 +18,7 @@ from tests.modules import analysed, argument_group
 from toast.aot.target import CHIPS
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import FusionTime, explain
-from toast.costmodel.hardware.devices import find
+from toast.costmodel.hardware.devices import catalogue, find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Bound
@@ -197,10 +197,21 @@ def test_a_fusion_that_reduces_reads_more_slowly_and_writes_meanwhile(
     case: str, device: str
 ) -> None:
     """Sums of products of two and three arrays, which are stored besides or not."""
-    cycles = {"tpu-v5e": CLOCK, "tpu-v5p": 1.75e9, "tpu-v3": 0.94e9}[device]
     found = evaluator(LAYOUTS[case].program(), device)
-    compiled = sum(golden("fusion_rates", case, device).values()) / cycles
+    compiled = sum(golden("fusion_rates", case, device).values()) / (CHIPS[device].clock or 0.0)
     assert found.cost(()).compute == pytest.approx(compiled, rel=1 / 10)
+
+
+@pytest.mark.parametrize("device", sorted(catalogue()))
+def test_a_pass_that_sums_besides_is_never_cheaper(device: str) -> None:
+    def seconds(summed: bool) -> float:
+        def step(x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
+            made = x * y
+            return (made, made.sum(axis=0)) if summed else (made,)
+
+        return evaluator(lowered(step, (4096, 512), (4096, 512)), device).cost(()).compute
+
+    assert seconds(True) >= seconds(False)
 
 
 def test_a_barrier_takes_no_time() -> None:
