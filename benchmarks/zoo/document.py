@@ -44,10 +44,11 @@ a rule or a constant of the cost model. The sums over that half had a say in thi
   With one and three that half's median error of a step's time is 8.3 in place of 8.1 %.
 - What is added up is copied into rows, with one row for each example too, unless it was made in
   rows: that half's median error of a step's time is 6.5 in place of 6.9 %.
-- Sums run beside the elementwise fusion that stores what they read, but not beside one that only
-  reads the same: that half's mean error of a step's time is 13.1 % so, and 13.6 % with both.
-- What is concatenated and then summed is not stored for that: it would be 13.3 %.
-- An op that is a launch by itself takes no longer for that: it would be 13.1 % as well.
+- Sums run beside the elementwise fusion that stores what they read. They do not run beside one that
+  only reads the same: that half's mean error of a step's time would be 13.6 in place of 13.1 %.
+- What is concatenated is not stored where a sum reads it as well: that error would be 13.3 %.
+- An op that runs by itself is priced as a fusion is: priced longer, as probes have it, that error
+  would stay at 13.1 %, and graph nets would be farther off.
 - Zeros to which rows are added have no price: with it that half's median error of a step's time was
   7.9 in place of 7.7 %.
 
