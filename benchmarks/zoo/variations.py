@@ -16,15 +16,12 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "operand_cost": 1.0,
         "element_cost": 1.0,
         "reducing_cost": 0.0,
-        "product_start": 1.0,
         "narrowing_cost": 1.0,
         "stores_repeated": False,
     },
     "reduction_fusion": {"joins_passes": False},
     "convolution_tiling": {"rows_apart": 1, "hands_over": False},
-    "dot_tiling": {"waiting_cost": 1.0},
     "all_reduce_combiner": {"max_bytes": NEVER},
-    "bf16_narrowing": {"rounding_rate": 1.0},
     "constant_folding": {"most_elements": 0},
     "layout_assignment": {
         "column_bytes": 1,
@@ -33,7 +30,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "turns_tables": False,
         "turns_added": False,
         "most_padding": NEVER,
-        "turning_cost": 0.0,
     },
     "multi_output_fusion": {"merges_readers": False},
     "space_to_batch": {"convolved_forms": 0, "normalised_forms": 0, "blocking_cost": 1.0},
@@ -43,7 +39,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "table_bytes": 0.0,
     },
     "rematerialization": {"least_bytes": 0},
-    "spmd_partitioner": {"beside_collective": 0.0},
 }
 """By pass the constants that have a value at which they say nothing, and that value.
 

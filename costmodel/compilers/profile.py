@@ -29,7 +29,6 @@ _RANGES = Ranges(
             "scatter_launches",
             "gather_launches",
             "buffer_bytes",
-            "beside_collective",
             "piece_bytes",
             "holes",
         }

@@ -37,8 +37,7 @@ class FusionRules:
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
     a fusion without a product reads or writes, `reducing_cost` one that it reads, and reduces or
     writes, where it reduces, and `narrowing_cost` one that is rounded inside a product (computed to
-    feed it, or made by it in 16 bits), or that a convolution makes. `product_start` is how long a
-    product takes to start whose operands and result are on the chip, over `op_overhead`.
+    feed it, or made by it in 16 bits), or that a convolution makes.
     """
 
     fuses: bool
@@ -60,7 +59,6 @@ class FusionRules:
     element_cost: float
     reducing_cost: float
     narrowing_cost: float
-    product_start: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +139,11 @@ class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 
     Block by block, and `rereads_operands`: each is read again for every row or column of blocks. A
-    block has `block_elements`, less where others of its size share its room. Over the time that
-    `element_rate` of the chip gives an element, `waiting_cost` is what a word of 32 bits takes.
+    block has `block_elements`, less where others of its size share its room.
     """
 
     rereads_operands: bool
     block_elements: float
-    waiting_cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,8 +227,7 @@ class Bf16NarrowingRules:
     loop stacks for products of another. `rounds_arguments`: besides, arguments that loops slice for
     products. `narrows_gathers`: what only products gather. `narrows_concatenations`: what is joined
     and then narrowed. `widens_errors`: error functions are stored as they are computed, in 32 bits,
-    where more than a product is computed for them. `rounding_rate` is how fast elements are rounded
-    by themselves, over how fast they are handled.
+    where more than a product is computed for them.
     """
 
     narrows_stored: bool
@@ -241,7 +236,6 @@ class Bf16NarrowingRules:
     narrows_gathers: bool
     narrows_concatenations: bool
     widens_errors: bool
-    rounding_rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,8 +254,7 @@ class LayoutAssignmentRules:
     Groups of several channels that are convolved lie apart (`parts_groups`). What is multiplied in
     batches lies matrix by matrix (`lays_matrices`). What is looked up or added up lies row by row,
     and tables are copied for that (`turns_tables`), unless more than half of that is padding, and
-    more than `most_padding` bytes; so is what is added up (`turns_added`). An element that is read
-    or written to lie so takes `turning_cost` of the time that `element_rate` of the chip gives it.
+    more than `most_padding` bytes; so is what is added up (`turns_added`).
     """
 
     copies_arguments: bool
@@ -277,7 +270,6 @@ class LayoutAssignmentRules:
     turns_tables: bool
     turns_added: bool
     most_padding: float
-    turning_cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,6 +366,6 @@ class RematerializationRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpmdPartitionerRules:
-    """How many small fusions are launched beside a collective, in the mean."""
+    """`packs`: a small fusion is launched beside each collective, in the mean."""
 
-    beside_collective: float
+    packs: bool

@@ -51,7 +51,7 @@ def _turning(t: Tables, s: Scratch, row: int) -> float:
         else:
             continue
         elements = size / max(t.tensors.itemsize[tensor], 1.0)
-        spent += elements * t.chip.each_turned + t.chip.overhead
+        spent += elements / t.chip.element_rate + t.chip.overhead
     return spent
 
 
@@ -60,7 +60,7 @@ def _blocking(t: Tables, s: Scratch, row: int) -> float:
     """Seconds to bring what a fusion convolves into blocks of pixels, or its groups apart."""
     spent = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
-        spent += blocking(t, s, k) + grouped(t, s, k)[1] * t.chip.each_turned
+        spent += blocking(t, s, k) + grouped(t, s, k)[1] / t.chip.element_rate
     return spent
 
 
@@ -182,8 +182,6 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     only those take time that are rounded: they were computed for the product, or leave it in 16
     bits. A product writes its partial sums in place of what it would make of them, and reductions
     beside it run behind it; an update that it runs inside handles its elements behind each block.
-    Where all that it moves is on the chip, it starts in its own time, but a convolution takes as
-    long as any fusion.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
@@ -192,13 +190,10 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         moved, wrote, read, made, narrow = _traffic(t, s, row)
         moved += max(sums - wrote, 0.0)
         spent = moved / t.chip.bandwidth
-        start = t.chip.overhead
         if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
             late = behind(t, s, row, moved) if partial and t.fusions.updating[row] else 0.0
             spent = (moved - late) / t.chip.bandwidth * t.chip.feeding
             handling = max(max(narrow, fed) * t.chip.each_rounded, reduced)
-            convolves = t.fusions.dot_window[t.fusions.dot_start[row], WIDEST] > 0
-            start = t.chip.product_start if moved == 0.0 and not convolves else start
         else:
             reduced = _most_reduced(t, s, row)
             each = t.chip.each_reduced if reduced > 0.0 else t.chip.each_element
@@ -213,7 +208,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         weight = t.fusions.weight[row]
         seconds += _copying(t, s, row) + _turning(t, s, row)
         seconds += _blocking(t, s, row) + _placing(t, s, row)
-        spent = weight * (seconds + start)
+        spent = weight * (seconds + t.chip.overhead)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent
     return total(s.fusions.seconds)

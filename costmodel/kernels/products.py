@@ -120,7 +120,7 @@ def waiting(
     wide = min(max(np.sqrt(room * one * right / (two * tall)), room / tall), right)
     rows = min(room / wide, tall)
     read = one * np.ceil(right / wide) + two * np.ceil(tall / rows) + beside
-    late = read / WORD * t.chip.each_waited - seconds
+    late = read / WORD / t.chip.element_rate - seconds
     return float(max(late, 0.0) * min(min(one, two) / t.chip.on_chip, 1.0))
 
 

@@ -399,7 +399,7 @@ def _round(t: Tables, s: Scratch, row: int, place: int, weight: float) -> None:
     """
     source = t.reshards.source[row]
     handled = s.tensors.local[source] / t.tensors.itemsize[source]
-    spent = weight * (handled / t.chip.rounding + t.chip.overhead)
+    spent = weight * (handled / t.chip.element_rate + t.chip.overhead)
     # 32 bits are read and 16 written
     moved = 1.5 * weight * s.tensors.local[source]
     note(s.journal, LOCAL, row, place, ELEMENTS, 0, weight, moved, spent)

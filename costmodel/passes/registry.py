@@ -7,11 +7,10 @@ its section in docs/compilers.md. Leaving it out means that the compiler is take
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from toast.analysis.errors import InvalidRequest
 from toast.costmodel.compilers.profile import CompilerProfile
-from toast.costmodel.compilers.rules import SpmdPartitionerRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +171,7 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="spmd_partitioner",
             models="Small fusions beside a collective cut, pack and put in place what it moves.",
-            off={key.name: 0.0 for key in fields(SpmdPartitionerRules)},
+            off={"packs": False},
         ),
     )
 }

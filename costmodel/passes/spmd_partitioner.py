@@ -11,4 +11,4 @@ from toast.costmodel.hardware.devices import Device
 
 def launched_beside(device: Device, rules: SpmdPartitionerRules) -> float:
     """The seconds of the small fusions beside one collective, in the mean."""
-    return rules.beside_collective * device.op_overhead
+    return device.op_overhead if rules.packs else 0.0

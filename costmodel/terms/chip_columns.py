@@ -9,7 +9,7 @@ import numpy as np
 from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.passes.dot_strength_reduction import reducing_seconds
-from toast.costmodel.passes.dot_tiling import tile_dots
+from toast.costmodel.passes.dot_tiling import block_elements
 from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.passes.spmd_partitioner import launched_beside
 
@@ -19,10 +19,9 @@ class ChipColumns(NamedTuple):
 
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
     images whose pixels lie apart take the time of `rows_apart` at least; rows that are more than
-    half padding, and have more than `most_padding` bytes of it, lie otherwise; `each_turned` and
-    `each_waited`: seconds of an element that is copied into rows, and of a word of 32 bits that a
-    product waits for; `bandwidth` in bytes, and `element_rate` in elements a second; seconds of
-    `overhead` of each fusion, and those of the small fusions `launched` beside one collective.
+    half padding, and have more than `most_padding` bytes of it, lie otherwise; `bandwidth` in
+    bytes, and `element_rate` in elements a second; seconds of `overhead` of each fusion, and those
+    of the small fusions `launched` beside one collective.
     `on_chip` bytes keep operands; up to `on_chip_buffers` bytes of what is alive may be on the chip
     for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to or
     from the chip takes `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of pixels:
@@ -36,7 +35,7 @@ class ChipColumns(NamedTuple):
     how much longer it takes to read what feeds a product; `each_element`: seconds of an element
     that is read or written, `each_reduced`: of one where a fusion reduces, which is never less;
     `each_rounded`: of one that is rounded inside a product, or `hands_over`: that a convolution
-    makes; elements a second of `rounding` and `blocking`. A program that needs more than `memory`
+    makes; elements a second of `blocking`. A program that needs more than `memory`
     bytes is squeezed into these, where values of at least `recomputed_piece` bytes are let go of. A
     matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). A
     scatter of less than the part `scattered_in_place` of its table adds in place, and devices keep
@@ -49,7 +48,6 @@ class ChipColumns(NamedTuple):
     column_bytes: int
     rows_apart: int
     most_padding: float
-    each_turned: float
     fills_tiles: bool
     in_blocks: bool
     blocked_forms: float
@@ -69,15 +67,12 @@ class ChipColumns(NamedTuple):
     feeding: float
     each_element: float
     each_reduced: float
-    product_start: float
     each_rounded: float
     hands_over: bool
-    rounding: float
     blocking: float
     combined_bytes: float
     late_bytes: float
     block_elements: float
-    each_waited: float
     streamed_from: float
     memory: float
     recomputed_piece: float
@@ -88,26 +83,23 @@ class ChipColumns(NamedTuple):
 
 def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
-    narrowing = profile.bf16_narrowing
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
     again, combiner = profile.rematerialization, profile.all_reduce_combiner
     fills_memory = profile.deferred_filter_gradients.fills_memory
     on_chip = assign_memory(device, memory)
-    tiles = tile_dots(on_chip, profile.dot_tiling)
     return ChipColumns(
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
         column_bytes=profile.layout_assignment.column_bytes,
         rows_apart=profile.convolution_tiling.rows_apart,
         most_padding=profile.layout_assignment.most_padding,
-        each_turned=profile.layout_assignment.turning_cost / device.element_rate,
         fills_tiles=profile.layout_assignment.pads_values,
         in_blocks=blocks.convolves_in_blocks,
         blocked_forms=1.0 + 0.5 * blocks.convolved_forms,
         normalised_forms=float(blocks.normalised_forms),
         deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
         sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
-        narrows=narrowing.narrows_gathers,
+        narrows=profile.bf16_narrowing.narrows_gathers,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
@@ -121,15 +113,12 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         each_element=profile.fusion.element_cost / device.element_rate,
         each_reduced=max(profile.fusion.reducing_cost, profile.fusion.element_cost)
         / device.element_rate,
-        product_start=profile.fusion.product_start * device.op_overhead,
         each_rounded=profile.fusion.narrowing_cost / device.element_rate,
         hands_over=profile.convolution_tiling.hands_over,
-        rounding=device.element_rate * narrowing.rounding_rate,
         blocking=device.element_rate / blocks.blocking_cost,
         combined_bytes=combiner.max_bytes,
         late_bytes=combiner.max_bytes * combiner.updates_late,
-        block_elements=tiles.elements,
-        each_waited=tiles.cost / device.element_rate,
+        block_elements=block_elements(on_chip, profile.dot_tiling),
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         recomputed_piece=float(again.least_bytes),

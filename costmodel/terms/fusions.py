@@ -571,9 +571,7 @@ def _bound(bounds: Bounds) -> None:
     fusions, chip = bounds.tables.fusions, bounds.tables.chip
     for row in range(len(fusions.weight)):
         weight = float(fusions.weight[row])
-        multiplies = fusions.dot_start[row] < fusions.dot_start[row + 1]
-        start = min(chip.product_start, chip.overhead) if multiplies else chip.overhead
-        bounds.add_constant(weight * start)
+        bounds.add_constant(weight * chip.overhead)
         bounds.add_roofline(_roofline(bounds, row), weight)
 
 

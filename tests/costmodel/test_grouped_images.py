@@ -58,9 +58,9 @@ def test_memory_of_a_net_is_within_a_quarter_of_the_compiled(case: str, device: 
 
 
 @pytest.mark.parametrize("case", NETS)
-def test_time_of_a_net_is_within_a_quarter_of_what_libtpu_estimates_for_a_v5e(case: str) -> None:
+def test_time_of_a_net_is_within_three_tenths_of_what_libtpu_estimates_for_a_v5e(case: str) -> None:
     compiled = golden("grouped_images", case, "tpu-v5e")["cycles"]
-    assert priced(case, "tpu-v5e").compute * CYCLES["tpu-v5e"] == pytest.approx(compiled, rel=0.25)
+    assert priced(case, "tpu-v5e").compute * CYCLES["tpu-v5e"] == pytest.approx(compiled, rel=0.3)
 
 
 @pytest.mark.parametrize("device", CYCLES)

@@ -18,6 +18,7 @@ OFF = {
     "gradient of pooling": "libtpu has no estimate for the first pooling, which takes as long",
     "products of 16": PADDED,
     "products of 64": PADDED,
+    "products of 512 x 64": PADDED,
     "variance of rows": "a reduction that is all of a fusion takes half as long again",
     "sums so far": STEPS,
     "padding": SHIFTED,
