@@ -24,7 +24,6 @@ from toast.costmodel.terms.journal import (
     DETAIL,
     KIND,
     LASTING,
-    LATE,
     PLACE,
     ROW,
     SECONDS,
@@ -93,7 +92,7 @@ class HeldMemory:
     `uses`), `SUM` (partial sums) or `SUMMED` (what they add up to). `tensor` numbers
     `layouts.tensors`, `shape` is that of one device; the elements may be narrower. `short` where
     small sums are scattered at once and so wait on the chip, `lasting` where it is small and may be
-    there for a part of the step, `late` where it is there only as far as there is memory.
+    there for a part of the step.
     """
 
     value: int
@@ -106,7 +105,6 @@ class HeldMemory:
     last: int
     short: bool
     lasting: bool
-    late: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +148,6 @@ class _Explainer:
         self._cost, self._scratch = resolved.cost, resolved.scratch
         self._journal = resolved.journal
         self._shapes: dict[int, tuple[int, ...]] = {}
-        most, cost = self._tables.chip.deferral_budget_bytes, resolved.cost
-        self._budget = min(most, cost.peak) if cost.peak < cost.room else most
         self._sources = Sources(evaluator.listing, evaluator.tables)
 
     def run(self) -> PriceBreakdown:
@@ -180,7 +176,7 @@ class _Explainer:
         self, position: int, there: Sequence[HeldMemory], on_chip: float
     ) -> tuple[HeldMemory, ...]:
         """What is in main memory at a position, largest first."""
-        found = _with_room(_in_main_memory(there, on_chip), self._budget)
+        found = _in_main_memory(there, on_chip)
         over = sum(one.bytes for one in found) - self._cost.peak
         if self._cost.peak < self._cost.room and over > 0.0:
             found = _spared(found, self._let_go_at(position), over)
@@ -214,7 +210,7 @@ class _Explainer:
 
     def _on_chip(self, short: Any, lasting: Any) -> Any:
         """How many bytes are on the chip of what is small and short-lived, and of what else is."""
-        share = self._scratch.schedule.peaks[3]
+        share = self._scratch.schedule.peaks[2]
         return np.minimum(short + share * lasting, self._tables.chip.on_chip_buffers)
 
     def _of(self, tables: tuple[int, ...]) -> Floats:
@@ -267,7 +263,6 @@ class _Explainer:
                 last=int(row[DETAIL]),
                 short=row[STAY] == BRIEF,
                 lasting=row[STAY] == LASTING,
-                late=row[STAY] == LATE,
             )
             for value in values
         ]
@@ -285,17 +280,14 @@ class _Explainer:
     def _timeline(self) -> Floats:
         """Bytes at each position, from the journal."""
         memory = self._journal[np.isin(self._journal[:, TABLE], tuple(_STORED))]
-        late = memory[:, STAY] == LATE
         short, lasting = (self._alive(memory[memory[:, STAY] == stay]) for stay in (BRIEF, LASTING))
-        there = self._alive(memory[~late]) - self._on_chip(short, lasting)
-        full: Floats = np.minimum(there + self._alive(memory[late]), self._budget)
-        found: Floats = np.maximum(there, full)
+        found: Floats = self._alive(memory) - self._on_chip(short, lasting)
         if self._cost.peak == self._cost.room:
             return found
         again = np.cumsum(self._scratch.schedule.delta[:, AGAIN])
         position = self._tables.schedule.position
         event = np.searchsorted(position[:-1], np.arange(len(found)), side="right") - 1
-        return np.minimum(found, np.maximum(there - again[event], self._cost.peak))
+        return np.minimum(found, np.maximum(found - again[event], self._cost.peak))
 
     def _alive(self, memory: Floats) -> Floats:
         """Bytes of these entries of the journal at each position."""
@@ -328,16 +320,4 @@ def _in_main_memory(held: Sequence[HeldMemory], on_chip: float) -> list[HeldMemo
         on_chip -= there
         if there < one.bytes:
             found.append(replace(one, bytes=one.bytes - there))
-    return found
-
-
-def _with_room(held: Sequence[HeldMemory], most: float) -> list[HeldMemory]:
-    """What is there where what is late has the memory, of `most` bytes, that all else leaves."""
-    found = [one for one in held if not one.late]
-    room = max(0.0, most - sum(one.bytes for one in found))
-    for one in sorted((one for one in held if one.late), key=lambda one: -one.bytes):
-        there = min(one.bytes, room)
-        room -= there
-        if there > 0.0:
-            found.append(replace(one, bytes=there))
     return found

@@ -30,7 +30,7 @@ def hole_bytes(t: Tables, s: Scratch) -> float:
 
 def _buffers(t: Tables, s: Scratch) -> tuple[Ints, Ints, Floats]:
     """The first and last event of each buffer, and its bytes that are not on the chip."""
-    share = s.schedule.peaks[3]
+    share = s.schedule.peaks[2]
     rows = (
         (t.live_ranges.first, t.live_ranges.last, s.live_ranges.held),
         (s.copies.first, s.copies.last, s.copies.held),

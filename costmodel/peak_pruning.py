@@ -108,7 +108,6 @@ def _alive(t: Tables, events: int) -> Words:
         _bits(t.live_ranges.part),
         t.live_ranges.lies,
         t.live_ranges.stay,
-        t.live_ranges.deferred,
         t.live_ranges.unsummed,
     )
     _hold(change, t.live_ranges.first, t.live_ranges.last, live)
@@ -225,7 +224,6 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
         _bits(t.live_ranges.part),
         t.live_ranges.lies,
         t.live_ranges.stay,
-        t.live_ranges.deferred,
         t.live_ranges.unsummed,
     )
     (tensor, first, last, *_), at, count = _counted(columns, low <= high)
@@ -237,7 +235,6 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
         part=t.live_ranges.part[at],
         lies=t.live_ranges.lies[at],
         stay=t.live_ranges.stay[at],
-        deferred=t.live_ranges.deferred[at],
         unsummed=t.live_ranges.unsummed[at],
         mate=t.live_ranges.mate[at],
         scattered_mate=t.live_ranges.scattered_mate[at],

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.probes.deferred_filter_gradients import mebibytes
 from benchmarks.probes.layouts import Layout, cases_of
 from benchmarks.probes.nets import scaled_step
+from benchmarks.probes.nets_of_images import mebibytes
 from benchmarks.probes.probe import Probe
 
 BY_BATCH, BY_EXAMPLE = (0, 1, 2), (1, 2, 4)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.probes.deferred_filter_gradients import mebibytes
 from benchmarks.probes.layouts import Layout, cases_of
+from benchmarks.probes.nets_of_images import mebibytes
 from benchmarks.probes.probe import Probe
 from benchmarks.probes.programs import lowered
 

@@ -72,7 +72,6 @@ class CompilerProfile:
     bf16_narrowing: rules.Bf16NarrowingRules
     layout_assignment: rules.LayoutAssignmentRules
     space_to_batch: rules.SpaceToBatchRules
-    deferred_filter_gradients: rules.DeferredFilterGradientsRules
     buffer_assignment: rules.BufferAssignmentRules
     dynamic_update_slice: rules.DynamicUpdateSliceRules
     memory_space_assignment: rules.MemorySpaceAssignmentRules

@@ -290,19 +290,6 @@ class SpaceToBatchRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeferredFilterGradientsRules:
-    """When gradients of the filters of convolutions are made and summed.
-
-    `defers`: summed behind the chain of gradients of activations, until which they or what they are
-    made of wait. `fills_memory`: filters are gathered beside them, so that those that are scattered
-    wait as long as there is memory.
-    """
-
-    defers: bool
-    fills_memory: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BufferAssignmentRules:
     """`reuses_buffers`: values share a buffer where they can.
 

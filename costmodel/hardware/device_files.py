@@ -40,7 +40,6 @@ _MOVED = {
     "early": ("fusion", "stores_reduced"),
     "sums_whole": ("reduce_scatter_creator", "keeps_sums_over_all_whole"),
     "in_blocks": ("space_to_batch", "convolves_in_blocks"),
-    "sums_late": ("deferred_filter_gradients", "fills_memory"),
     "on_chip_sent": ("memory_space_assignment", "collectives_on_chip"),
     "on_chip_buffers": ("memory_space_assignment", "buffer_bytes"),
 }

@@ -5,10 +5,6 @@ read for the last time within `on_chip_seconds`: main memory holds what is left 
 sums that are scattered at once are always counted; of the rest the part that these seconds are of
 the whole step. Operands and results of collectives are there only where the compiler allows it, and
 results of the program never.
-
-Deferred gradients of filters stay themselves, or what they are made of stays. A compiler that
-gathers filters beside them (`deferral_budget_bytes`) computes all and keeps them while there is
-memory: those of which less would stay are counted besides, up to all that there is.
 """
 
 from __future__ import annotations
@@ -40,7 +36,6 @@ from toast.costmodel.terms.journal import (
     BRIEF,
     COPY,
     LASTING,
-    LATE,
     LIVE,
     RECOMPUTED,
     SUM,
@@ -310,48 +305,6 @@ def _add_late_sums(t: Tables, s: Scratch) -> None:
 
 
 @inner
-def _stays(t: Tables, s: Scratch, guard: int) -> bool:
-    """Whether a deferred gradient waits itself; else what it is made of waits."""
-    gradient, instead = guard // 2, guard % 2 == 1
-    if not s.partial_sums.reduced[t.deferred.row[gradient]]:
-        return False
-    made = 0.0
-    for k in range(t.deferred.operand_start[gradient], t.deferred.operand_start[gradient + 1]):
-        made += s.tensors.stored[t.deferred.operand[k]] * t.deferred.operand_width[k]
-    return bool((s.tensors.local[t.deferred.tensor[gradient]] > made) == instead)
-
-
-@inner
-def _is_scattered(t: Tables, s: Scratch, gradient: int) -> bool:
-    """Whether a gradient's sums are scattered: filters are then gathered beside gradients."""
-    row = t.deferred.row[gradient]
-    left = s.tensors.local[t.partial_sums.defined[t.partial_sums.result_start[row]]]
-    return bool(s.partial_sums.reduced[row] and left < s.tensors.local[t.deferred.tensor[gradient]])
-
-
-@inner
-def _wait(t: Tables, s: Scratch, row: int, size: float) -> None:
-    """Count a deferred gradient that waits, and one that waits only where there is memory."""
-    first, last, guard = (
-        t.live_ranges.first[row],
-        t.live_ranges.last[row],
-        t.live_ranges.deferred[row],
-    )
-    stays = _stays(t, s, guard)
-    _hold(t, s, s.live_ranges.held, LIVE, row, first, last, size if stays else 0.0, np.inf, 0)
-    late = 0.0
-    if (
-        t.chip.deferral_budget_bytes > 0.0
-        and guard % 2 == 0
-        and not stays
-        and _is_scattered(t, s, guard // 2)
-    ):
-        late = size
-        note(s.journal, LIVE, row, LATE, first, last, 1.0, size, 0.0)
-    _count(s, s.live_ranges.held, row, LATE, first, last, late)
-
-
-@inner
 def _lying(t: Tables, s: Scratch, row: int) -> float:
     """The bytes of the tensor of a row, as it lies in memory."""
     tensor, lies = t.live_ranges.tensor[row], t.live_ranges.lies[row]
@@ -397,9 +350,6 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
         if not s.live_ranges.stale[row]:
             continue
         size = _lying(t, s, row) * t.live_ranges.width[row]
-        if t.live_ranges.deferred[row] >= 0:
-            _wait(t, s, row, size * t.live_ranges.times[row])
-            continue
         piece, first, last = size, t.live_ranges.first[row], t.live_ranges.last[row]
         size *= 0.0 if _is_multiplied_before(t, s, row) else t.live_ranges.times[row]
         if t.live_ranges.stay[row] == AGAIN:
@@ -413,33 +363,30 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
     _add_sums(t, s)
     _add_late_sums(t, s)
     share = lasting_share(t.chip.on_chip_seconds, compute)
-    peak, alive, late, brief, lasting = base, base, 0.0, 0.0, 0.0
-    pressed, again, kept = base, 0.0, base
+    peak, alive, brief, lasting = base, base, 0.0, 0.0
+    pressed, again = base, 0.0
     for event in range(len(s.schedule.delta)):
         alive += s.schedule.delta[event, 0]
-        late += s.schedule.delta[event, LATE]
         brief += s.schedule.delta[event, BRIEF]
         lasting += s.schedule.delta[event, LASTING]
         again += s.schedule.delta[event, AGAIN]
         there = alive - min(brief + share * lasting, t.chip.on_chip_buffers)
-        peak = max(peak, there, min(there + late, t.chip.deferral_budget_bytes))
+        peak = max(peak, there)
         pressed = max(pressed, there - again)
-        kept = max(kept, there)
-    s.schedule.peaks[0], s.schedule.peaks[1] = peak, pressed
-    s.schedule.peaks[2], s.schedule.peaks[3] = kept, share
+    s.schedule.peaks[0], s.schedule.peaks[1], s.schedule.peaks[2] = peak, pressed, share
 
 
 @inner
 def squeeze(t: Tables, s: Scratch) -> tuple[float, float]:
     """Bytes that the compiler lays out, and the seconds that it takes to do with no more.
 
-    What has room is left as it is. Where the device has less memory than that, what waits only
-    where there is memory does not wait. Of the rest the compiler spares what is missing, as far as
-    it can, and computes it again, which takes at least as long as writing it.
+    What has room is left as it is. Where the device has less memory than that, the compiler spares
+    what is missing, as far as it can. It computes that again, which takes at least as long as
+    writing it.
     """
-    room, pressed, kept = s.schedule.peaks[0], s.schedule.peaks[1], s.schedule.peaks[2]
+    room, pressed = s.schedule.peaks[0], s.schedule.peaks[1]
     laid_out = min(room, max(pressed, t.chip.memory))
-    spared = max(kept - laid_out, 0.0)
+    spared = room - laid_out
     spent = spared / t.chip.bandwidth
     if spared > 0.0:
         note(s.journal, RECOMPUTED, 0, 0, BYTES, 0, 1.0, spared, spent)

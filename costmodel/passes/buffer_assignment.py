@@ -47,8 +47,7 @@ class LiveRanges:
 
     By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
     stored, `lies` how in memory (see `lookups`); `inner` tells that it is no result of the program.
-    `deferred` is -1, or numbers a deferred gradient: twice where it stays itself, and one more
-    where what it is made of does. `again` tells that a row is no memory, but a span over which
+    `again` tells that a row is no memory, but a span over which
     another row's can be let go of, the `part` of it that is free then; 1 for all other rows.
     `unsummed` is a product but for whose sum over devices a row is not there, or -1.
     """
@@ -61,7 +60,6 @@ class LiveRanges:
     part: Floats
     lies: Ints
     inner: Bools
-    deferred: Ints
     again: Bools
     unsummed: Ints
 
@@ -71,7 +69,6 @@ SAME = {
     "part": 1.0,
     "lies": TILED,
     "inner": False,
-    "deferred": -1,
     "again": False,
     "unsummed": -1,
 }
@@ -85,14 +82,13 @@ def live_rows(value: Ints, tensor: Ints, first: Ints, last: Ints, **columns: Any
 
 
 class Buffered(NamedTuple):
-    """Live `ranges`; by value what stands for its buffer, and by that its last position, or -1.
+    """Live `ranges`; by value what stands for its buffer (`owner`).
 
     `until` is by value up to which position it can be had, as in `Availability`.
     """
 
     ranges: LiveRanges
     owner: Ints
-    ends: Ints
     until: Ints
 
 
@@ -148,15 +144,13 @@ def buffer_ranges(
         ),
         rows(constants.stored, start, needed, width=constants.width, **CONSTANT),
     )
-    ends = np.full(program.values, -1)
-    ends[values] = last
     had = availability(program, fusion, read)
     if fusion.profile.rematerialization.recomputes:
         kept = flags(program.values, values[alone])
         gaps = recomputed_gaps(program, fusion, begun, launched, kept, had)
         free = {"part": gaps.part, "inner": False, "again": True, "unsummed": guard[gaps.value]}
         buffers = joined(buffers, rows(gaps.value, gaps.first, gaps.last, **free))
-    return Buffered(ranges=buffers, owner=owner, ends=ends, until=had.until)
+    return Buffered(ranges=buffers, owner=owner, until=had.until)
 
 
 def _last_read(program: Program, fusion: Fusion, readers: list[set[int]]) -> Ints:

@@ -139,11 +139,6 @@ PASSES: Mapping[str, Pass] = {
             off={"convolves_in_blocks": False},
         ),
         Pass(
-            name="deferred_filter_gradients",
-            models="Gradients of the filters of convolutions wait to be summed.",
-            off={"defers": False, "fills_memory": False},
-        ),
-        Pass(
             name="buffer_assignment",
             models="Values share a buffer where they can.",
             off={

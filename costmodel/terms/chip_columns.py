@@ -26,7 +26,7 @@ class ChipColumns(NamedTuple):
     for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to or
     from the chip takes `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of pixels:
     a fusion handles each `blocked_forms` times over, and `normalised_forms` more where they are
-    normalised by example. Deferred gradients fill up to `deferral_budget_bytes`. `sums_in_turn`: a
+    normalised by example. `sums_in_turn`: a
     sum over several dimensions runs over the axes of the first, then of the next, and not in the
     mesh's order. `narrows`: an f32 that only products read travels in 16 bits. Sums are sent
     together in messages of up to `combined_bytes`; up to `late_bytes` of what the last one sends
@@ -52,7 +52,6 @@ class ChipColumns(NamedTuple):
     in_blocks: bool
     blocked_forms: float
     normalised_forms: float
-    deferral_budget_bytes: float
     sums_in_turn: bool
     narrows: bool
     bandwidth: float
@@ -85,7 +84,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
     again, combiner = profile.rematerialization, profile.all_reduce_combiner
-    fills_memory = profile.deferred_filter_gradients.fills_memory
     on_chip = assign_memory(device, memory)
     return ChipColumns(
         tile_rows=device.tile[0],
@@ -97,7 +95,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         in_blocks=blocks.convolves_in_blocks,
         blocked_forms=1.0 + 0.5 * blocks.convolved_forms,
         normalised_forms=float(blocks.normalised_forms),
-        deferral_budget_bytes=float(device.usable_bytes) if fills_memory else 0.0,
         sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
         narrows=profile.bf16_narrowing.narrows_gathers,
         bandwidth=device.bandwidth * device.stream_efficiency,

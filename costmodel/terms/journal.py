@@ -118,11 +118,10 @@ TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)
 first and last position of memory; `size` is bytes; all three are counted `count` times. Of a
 collective `why` is its `CollectiveReason`, and `combined` whether it is sent with others."""
 COLUMNS, STAY = 10, PLACE
-BRIEF, LATE, LASTING, AGAIN = 1, 2, 3, 4
-"""Of memory the place tells whether it may be on the chip, for a short time or for longer, and
-`LATE` where it waits if there is room; else it is 0. `AGAIN` is what can be let go of, and
-computed again."""
-PLACES = 5
+BRIEF, LASTING, AGAIN = 1, 2, 3
+"""Of memory the place tells whether it may be on the chip, for a short time or for longer; else it
+is 0. `AGAIN` is what can be let go of, and computed again."""
+PLACES = 4
 
 (
     ROOT, UNFUSED, PARTIAL, EDGE, HALO, BASE, LIVE, COPY, SUM, LOCAL, FLOOR, SUMMED, UPDATED,

@@ -9,7 +9,6 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.passes.buffer_assignment import LiveRanges, joined
 from toast.costmodel.program.dataflow import Bools
-from toast.costmodel.terms.deferred_filter_gradients import DEFERRED, deferred_ranges
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import AGAIN, LASTING, PLACES, Entry
 from toast.costmodel.terms.manual_computations import manual_ranges
@@ -27,7 +26,7 @@ class LiveRangeColumns(NamedTuple):
 
     `width` is the part of the tensor's bytes that is stored, `lies` how (see `lookups`), `stay` how
     they may be on the chip, or `AGAIN` where the row is no memory, but the `part` of it that can be
-    let go of (1 for all others); and `deferred` as in `LiveRanges`. While the row `unsummed` of
+    let go of (1 for all others). While the row `unsummed` of
     partial sums is summed over devices, a row is not there (-1 for none), unless they are added to
     others before, or those of a row `mate` or `scattered_mate` to them, as in `SumColumns`.
     """
@@ -40,7 +39,6 @@ class LiveRangeColumns(NamedTuple):
     lies: Ints
     stay: Ints
     times: Floats
-    deferred: Ints
     unsummed: Ints
     mate: Ints
     scattered_mate: Ints
@@ -54,9 +52,8 @@ class LiveRangeScratch(NamedTuple):
 
 
 def live_range_rows(listing: Listing) -> LiveRanges:
-    """Buffers, what is copied beside them, and what deferred gradients and regions keep."""
-    deferred = deferred_ranges(listing.program, listing.of(DEFERRED))
-    return joined(listing.buffers.ranges, deferred, manual_ranges(listing))
+    """Buffers, what is copied beside them, and what regions keep."""
+    return joined(listing.buffers.ranges, manual_ranges(listing))
 
 
 def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
@@ -78,7 +75,6 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
         lies=live.lies,
         times=np.ones(len(first)),
         stay=np.where(live.again, AGAIN, LASTING * live.inner),
-        deferred=live.deferred,
         unsummed=unsummed,
         mate=mate,
         scattered_mate=scattered_mate,
@@ -91,12 +87,11 @@ def live_range_scratch(ranges: LiveRangeColumns, stale: Bools) -> LiveRangeScrat
 
 
 def live_range_dependencies(ranges: LiveRangeColumns, owners: OwningUnits) -> Pairs:
-    """A buffer depends on its tensor, and on all that its deferred gradient or its product does."""
+    """A buffer depends on its tensor, and on all that the product does for which it is kept."""
     own = paired((np.arange(len(ranges.tensor)), owners.tensor[ranges.tensor]))
-    gradient = np.where(ranges.deferred >= 0, ranges.deferred // 2, -1)
     joined_rows = ranges.unsummed, ranges.mate, ranges.scattered_mate
     products = [through(rows, owners.terms["partial_sums"]) for rows in joined_rows]
-    return np.concatenate([own, through(gradient, owners.terms["deferred"]), *products])
+    return np.concatenate([own, *products])
 
 
 def _stored(sources: Sources, row: int) -> Stored:
@@ -118,11 +113,11 @@ def _again(sources: Sources, _row: int, _place: int) -> Runs:
 def _bound(bounds: Bounds) -> None:
     """Buffers without padding, less what can be let go of.
 
-    What waits is left out, and what is there unless devices sum: several units decide on it.
+    What is there unless devices sum is left out: several units decide on it.
     """
     ranges = bounds.tables.live_ranges
-    sure = (ranges.deferred < 0) & (ranges.unsummed < 0)
-    for row in np.flatnonzero(sure & (ranges.first <= ranges.last)).tolist():
+    there = ranges.first <= ranges.last
+    for row in np.flatnonzero(there & (ranges.unsummed < 0)).tolist():
         tensor, size = int(ranges.tensor[row]), float(ranges.width[row])
         size = -size * float(ranges.part[row]) if ranges.stay[row] == AGAIN else size
         first, end = int(ranges.first[row]), int(ranges.last[row]) + 1

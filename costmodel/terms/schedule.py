@@ -29,9 +29,8 @@ class Schedule(NamedTuple):
 class ScheduleScratch(NamedTuple):
     """By event and place what changes of the bytes alive (`delta`).
 
-    `peaks`: the most bytes with room for all, where all that can be let go of is, and with room for
-    all but what waits only where there is memory; and the part on the chip of what is small but not
-    short-lived.
+    `peaks`: the most bytes with room for all, and where all that can be let go of is; and the part
+    on the chip of what is small but not short-lived.
     """
 
     delta: Floats
@@ -47,4 +46,4 @@ def schedule_of(begins: Sequence[Ints], end: int) -> Schedule:
 def schedule_scratch(schedule: Schedule) -> ScheduleScratch:
     """Working arrays for the timeline."""
     delta = np.zeros((len(schedule.position) + 1, PLACES))
-    return ScheduleScratch(delta=delta, peaks=np.zeros(4))
+    return ScheduleScratch(delta=delta, peaks=np.zeros(3))

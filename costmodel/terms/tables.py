@@ -17,7 +17,6 @@ from toast.costmodel.terms.arguments import Arguments
 from toast.costmodel.terms.axis_orders import AxisOrderScratch, axis_order_scratch
 from toast.costmodel.terms.chip_columns import ChipColumns
 from toast.costmodel.terms.combined_sums import CombinerScratch, combiner_scratch
-from toast.costmodel.terms.deferred_filter_gradients import DeferredColumns
 from toast.costmodel.terms.dependents import (
     Changes,
     Dependents,
@@ -65,7 +64,6 @@ class Tables(NamedTuple):
     floors: Floors
     updated_reads: UpdatedReads
     arguments: Arguments
-    deferred: DeferredColumns
     live_ranges: LiveRangeColumns
     sums: SumColumns
     copies: CopyColumns

@@ -186,7 +186,6 @@ OLD_FORM = """
 early = true
 sums_whole = true
 in_blocks = false
-sums_late = false
 on_chip_buffers = 1048576
 on_chip_sent = true
 """
@@ -203,7 +202,6 @@ def test_what_older_files_say_of_the_compiler_counts_for_their_device() -> None:
     assert not mine.fusion.stores_reduced
     assert mine.reduce_scatter_creator.keeps_sums_over_all_whole
     assert not mine.space_to_batch.convolves_in_blocks
-    assert not mine.deferred_filter_gradients.fills_memory
     assert mine.memory_space_assignment.buffer_bytes == 2**20
     assert mine.memory_space_assignment.collectives_on_chip
     assert mine.layout_assignment == known_to_do.layout_assignment

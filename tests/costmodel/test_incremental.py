@@ -80,8 +80,8 @@ def few_images() -> Evaluator:
 
 
 @cache
-def waiting_gradients() -> Evaluator:
-    """Gradients of filters wait for their sums while there is memory, of which there is little."""
+def net_without_room() -> Evaluator:
+    """Images, filters and their gradients on a chip with little memory."""
     chip = replace(find(TPU), memory_bytes=2**24, reserved_bytes=0)
     analysis, mesh = analysed(step(16, 16, 64, 4, True)), Mesh.parse("data=2,model=4")
     return Evaluator(analysis, mesh, chip, profile=holding(TPU, 0))
@@ -93,7 +93,7 @@ PRICED: dict[str, Callable[[], Evaluator]] = {
     "a step partly on the chip": partly_on_chip,
     "a step that is pressed": pressed,
     "few images": few_images,
-    "gradients that wait": waiting_gradients,
+    "a net that is pressed": net_without_room,
 }
 
 

@@ -19,7 +19,6 @@ from toast.costmodel.evaluator import Action, Evaluator, State, measure
 from toast.costmodel.kernels.evaluate import Measured
 from toast.costmodel.peak_pruning import fold, halfway, peak_events
 from toast.costmodel.tables import Tables, new_scratch
-from toast.costmodel.terms.deferred_filter_gradients import DeferredColumns
 from toast.costmodel.terms.journal import AGAIN, BRIEF, LASTING
 from toast.costmodel.terms.live_ranges import LiveRangeColumns
 from toast.costmodel.terms.sum_buffers import SumColumns
@@ -119,18 +118,6 @@ def test_any_rows_give_the_same_peak(
     assert peaks(fold(tables), state) == peaks(tables, state)
 
 
-def deferred(t: Tables) -> DeferredColumns:
-    """Two gradients that wait if the first and the last partial sums are any."""
-    rows = np.array([0, len(t.partial_sums.weight) - 1])
-    return DeferredColumns(
-        row=rows,
-        tensor=t.partial_sums.computed[t.partial_sums.result_start[rows]],
-        operand_start=np.array([0, 2, 3]),
-        operand=np.array([1, 2, 3]),
-        operand_width=np.array([1.0, 0.5, 1.0]),
-    )
-
-
 def repeated(
     t: Tables,
     live: list[tuple[int, int, int]],
@@ -176,7 +163,6 @@ def repeated(
         lies=held[0] % 3,
         stay=np.array([0, BRIEF, LASTING, AGAIN])[held[0] % 4],
         times=np.ones(len(held[0])),
-        deferred=np.where((held[0] % 5 == 3) & (held[0] % 4 != 3), held[0] % 4, -1),
         unsummed=unsummed,
         mate=mate,
         scattered_mate=np.full(len(held[0]), -1),
@@ -197,9 +183,8 @@ def repeated(
     )
     return connected(
         t._replace(
-            chip=t.chip._replace(deferral_budget_bytes=2.0**17, recomputed_piece=2.0**12),
+            chip=t.chip._replace(recomputed_piece=2.0**12),
             live_ranges=ranges,
-            deferred=deferred(t),
             sums=summed(t, added[0], added[1], end),
             copies=many,
             schedule=t.schedule._replace(position=np.arange(end + 2)),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.probes.convolution_tiling import CONVOLUTIONS
-from benchmarks.probes.nets import chain, step
+from benchmarks.probes.nets import chain
 from benchmarks.probes.programs import lowered
 from tests.costmodel.pressed import sorted_twice
 from tests.costmodel.profiles import holding
@@ -183,7 +183,6 @@ CASES = {
         module=text("x:64x3xf32", [maps("tanh", "a:64x3xf32", "x")], "a:64x3xf32")
     ),
     "space_to_batch": Case(module=lambda: chain(4, 32, (64, 64, 64))),
-    "deferred_filter_gradients": Case(module=lambda: step(16, 16, 64, 4), split=((4, 0),)),
     "buffer_assignment": Case(
         module=text(
             f"{X} {W}",

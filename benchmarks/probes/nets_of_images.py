@@ -1,4 +1,4 @@
-"""Memory of nets of convolutions: images in tiles and blocks, gradients that wait for their sums.
+"""Memory of nets of convolutions: images in tiles and blocks.
 
 Each is a step of gradient descent with the images over all devices.
 """
@@ -27,7 +27,7 @@ def mebibytes(compiled: Compiled) -> float:
 
 
 PROBE = Probe(
-    name="deferred_filter_gradients",
+    name="nets_of_images",
     figures="MiB of main memory for a training step of convolutions",
     targets=("tpu-v5e:2x4", "tpu-v3:2x2", "tpu-v5p:2x2x2"),
     cases=cases_of(
