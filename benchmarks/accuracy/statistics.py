@@ -121,6 +121,11 @@ def quantile(values: list[float], share: float) -> float:
     return float(np.quantile(np.abs(values), share)) if values else float("nan")
 
 
+def mean(values: list[float]) -> float:
+    """The mean of the absolute values; NaN for none."""
+    return float(np.mean(np.abs(values))) if values else float("nan")
+
+
 def within(values: list[float], bound: float) -> float:
     """The share of absolute values up to `bound`; NaN for none."""
     return float(np.mean(np.abs(values) <= bound)) if values else float("nan")

@@ -10,6 +10,7 @@ from typing import TypeVar
 from benchmarks.accuracy.records import Record
 from benchmarks.accuracy.statistics import (
     close_pairs,
+    mean,
     memory_error,
     quantile,
     spearman,
@@ -28,9 +29,10 @@ FEW = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """Relative errors of several cases: median, nine in ten below, share within a bound."""
+    """Relative errors of several cases: mean, median, nine in ten below, share within a bound."""
 
     cases: int
+    mean: float
     median: float
     ninth: float
     near: float
@@ -40,6 +42,7 @@ class Errors:
         """The figures of signed errors."""
         return cls(
             cases=len(errors),
+            mean=mean(errors),
             median=quantile(errors, 0.5),
             ninth=quantile(errors, 0.9),
             near=within(errors, bound),

@@ -186,12 +186,15 @@ def figures(records: list[Record]) -> dict[str, float | None]:
     one = Summary.of(records)
     found = {
         "cases": one.cases,
+        "room_mean": one.room.mean,
         "room_median": one.room.median,
         "room_ninth": one.room.ninth,
+        "pressed_mean": one.pressed.mean,
         "pressed_median": one.pressed.median,
         "pressed_ninth": one.pressed.ninth,
         "verdicts": one.verdicts.share,
         "wire": one.wire.near,
+        "time_mean": one.time.mean,
         "time_median": one.time.median,
         "time_ninth": one.time.ninth,
         "rank": one.rank_median,

@@ -92,8 +92,12 @@ def test_the_summary_has_what_was_priced_to_the_end(corpus: Corpus, tmp_path: Pa
 
 
 def figures(**changes: float) -> dict[str, Any]:
-    names = ("room_median", "room_ninth", "pressed_median", "pressed_ninth", "time_median")
-    plain = dict.fromkeys((*names, "time_ninth", "verdicts", "wire", "rank"), 0.5)
+    errors = (
+        f"{kind}_{figure}"
+        for kind in ("room", "pressed", "time")
+        for figure in ("mean", "median", "ninth")
+    )
+    plain = dict.fromkeys((*errors, "verdicts", "wire", "rank"), 0.5)
     return {"cases": 9, "changed": 4, **plain, **changes}
 
 
@@ -102,6 +106,7 @@ def figures(**changes: float) -> dict[str, Any]:
     [
         ({"room_median": 0.6}, "pays"),
         ({"room_median": 0.4}, "does not pay"),
+        ({"time_mean": 0.51}, "pays"),
         ({"wire": 0.4}, "pays"),
         ({"wire": 0.6}, "does not pay"),
         ({"room_median": 0.6, "time_median": 0.4}, "even"),
@@ -117,7 +122,7 @@ def test_a_rule_pays_where_figures_get_worse_without_it(
 
 
 def test_the_table_says_by_how_much() -> None:
-    rows = {AS_IS: figures(), "cse": figures(room_median=0.62, wire=0.45)}
+    rows = {AS_IS: figures(), "cse": figures(room_mean=0.62, wire=0.45)}
     lines = change_table(rows).splitlines()
     assert lines[2].startswith("| as it is | 9 | 50.0 |")
     assert lines[3].startswith("| cse | 4 | +12.0 |")
