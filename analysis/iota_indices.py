@@ -51,13 +51,15 @@ def counted_pairs(op: ir.Operation) -> tuple[Pair, ...]:
 
 
 def split_together(rule: Rule, pairs: tuple[Pair, ...]) -> Rule:
-    """The rule with one factor for the two dimensions of each pair."""
+    """The rule with one factor for the two dimensions of each pair.
+
+    But for the second dimension that counts up with the same indices, as of a diagonal: no tensor
+    has one factor twice, as no axis can split two of its dimensions.
+    """
     for dim, along in pairs:
-        own, other = (
-            major(rule.sizes, factors)
-            for factors in (rule.operands[0][dim], rule.operands[1][along])
-        )
-        if own >= 0 and other >= 0 and own != other:
+        factors = [major(rule.sizes, dims) for dims in rule.operands[0]]
+        own, other = factors[dim], major(rule.sizes, rule.operands[1][along])
+        if own >= 0 and other >= 0 and other not in factors:
             rule = _merged(rule, own, other)
     return rule
 

@@ -100,3 +100,21 @@ def test_the_rows_of_all_three_have_one_name() -> None:
     operand, indices = found.uses_of(op)
     names = found.use_names(operand)[0], found.use_names(indices)[0]
     assert {*names, found.def_names(found.values_of(op)[0])[0]} == {names[0]}
+
+
+def diagonal(scores: Any) -> Any:
+    """As a contrastive loss reads it, of pairs that belong together."""
+    rows = jnp.arange(ROWS)
+    return scores[rows, rows].sum()
+
+
+@pytest.mark.parametrize("step", [diagonal, jax.grad(diagonal)], ids=["lookup", "gradient"])
+def test_two_dimensions_that_are_counted_up_have_two_names(step: Callable[[Any], Any]) -> None:
+    """No axis can split both of them: one is split with the indices, the other is summed over."""
+    found = analysed(lowered_of(step, jax.ShapeDtypeStruct((ROWS, ROWS), jnp.float32))).program
+    (op,) = found.ops_named("stablehlo.gather", "stablehlo.scatter")
+    first = found.use_dims[found.uses_of(op)[0]]
+    one, other = found.use_name[first : first + 2].tolist()
+    assert one != other
+    kinds = [found.factor_kind[name] for name in (one, other)]
+    assert kinds[0] == FactorKind.PARALLEL
