@@ -58,13 +58,18 @@ def _constant(op: Any, resizing: Resizing) -> None:
     resize_constant(op, resizing.new_result)
 
 
+def _span(count: int, stride: int) -> int:
+    """From the first to the last of so many elements."""
+    return (count - 1) * stride + 1 if count else 0
+
+
 def _slice(op: Any, resizing: Resizing) -> None:
     starts, limits = [], []
     strides = _given(op, "strides")
     for dim, start in enumerate(_given(op, "start_indices")):
         stride = strides[dim]
-        span = (resizing.old_result[dim] - 1) * stride + 1
-        new_span = (resizing.new_result[dim] - 1) * stride + 1
+        span = _span(resizing.old_result[dim], stride)
+        new_span = _span(resizing.new_result[dim], stride)
         size, new_size = resizing.old[0][dim], resizing.new[0][dim]
         begin = moved(start, span, size, new_span, new_size)
         starts.append(begin)
@@ -77,8 +82,8 @@ def _pad(op: Any, resizing: Resizing) -> None:
     lows, highs = [], []
     interior = _given(op, "interior_padding")
     for dim, before in enumerate(_given(op, "edge_padding_low")):
-        span = (resizing.old[0][dim] - 1) * (interior[dim] + 1) + 1
-        new_span = (resizing.new[0][dim] - 1) * (interior[dim] + 1) + 1
+        span = _span(resizing.old[0][dim], interior[dim] + 1)
+        new_span = _span(resizing.new[0][dim], interior[dim] + 1)
         size, new_size = resizing.old_result[dim], resizing.new_result[dim]
         moves = before > 0 and (span, size) != (new_span, new_size)
         low = moved(before, span, size, new_span, new_size) if moves else before

@@ -116,7 +116,7 @@ class Equations:
         reason = Reason(text=_ONE_SIZE, op=op)
         for nodes, dims in zip(tensors, rule.operands + rule.results, strict=True):
             for node, names in zip(nodes, dims, strict=True):
-                if node == NO_NODE or not names:
+                if node < 0 or not names:
                     continue
                 if math.prod([rule.sizes[name] for name in names]) == self.sizes.size[node]:
                     self._factored(node, names, rule, factors, reason)

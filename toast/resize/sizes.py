@@ -15,7 +15,8 @@ from typing import Any
 
 Node = int
 NO_NODE: Node = -1
-"""A dimension of one element has no leaf: its size is never another."""
+EMPTY: Node = -2
+"""Dimensions of one element and of none have no leaf: their size is never another."""
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Sizes:
     def new(self, size: int) -> Node:
         """A node of its own; none for a size of at most one."""
         if size <= 1:
-            return NO_NODE
+            return NO_NODE if size == 1 else EMPTY
         self.size.append(size)
         self._parent.append(len(self._parent))
         return len(self._parent) - 1
@@ -46,7 +47,7 @@ class Sizes:
 
     def leaves(self, node: Node) -> list[Node]:
         """The leaves of a node, major first."""
-        if node == NO_NODE:
+        if node < 0:
             return []
         root = self._root(node)
         if root not in self._parts:
@@ -55,11 +56,11 @@ class Sizes:
 
     def read(self, node: Node) -> int:
         """The size of a node as the program has it."""
-        return 1 if node == NO_NODE else self.size[node]
+        return self.size[node] if node >= 0 else int(node == NO_NODE)
 
     def of(self, node: Node, sizes: Callable[[Node], int]) -> int:
         """The size of a node by those of leaves."""
-        return math.prod(sizes(leaf) for leaf in self.leaves(node))
+        return math.prod(sizes(leaf) for leaf in self.leaves(node)) * (node != EMPTY)
 
     def join(self, some: Iterable[Node], others: Iterable[Node], why: Any) -> None:
         """Give two lists of nodes of one product, in order of their elements, the same leaves.
@@ -86,7 +87,7 @@ class Sizes:
 
     def _unite_leaves(self, one: Node, other: Node) -> bool:
         """Unite two nodes where that is all there is to joining them, as it mostly is."""
-        if NO_NODE in (one, other):
+        if min(one, other) < 0:
             return False
         one, other = self._root(one), self._root(other)
         if one == other:
@@ -143,7 +144,7 @@ class _Queue:
 
     def __init__(self, sizes: Sizes, nodes: Iterable[Node]) -> None:
         self._sizes = sizes
-        self._waiting: deque[Node] = deque(node for node in nodes if node != NO_NODE)
+        self._waiting: deque[Node] = deque(node for node in nodes if node >= 0)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from examples import gemma
@@ -165,6 +166,25 @@ func.func @main(%a: tensor<8xf32>) -> tensor<{size}xf32> {{
     found = resizer.solve(default={8: 5, 6: 4}.__getitem__)
     resizer.write(found)
     assert found.sizes.shape(resizer.results[0]) == (made,)
+
+
+@pytest.mark.timeout(60)
+def test_parts_of_no_elements_stay_empty() -> None:
+    """As those of a scan in parallel, whose halves become none."""
+
+    def step(rows: int) -> Step:
+        def loss(x: jax.Array) -> jax.Array:
+            return jnp.sum(jax.lax.associative_scan(jnp.multiply, x, axis=1) ** 2)
+
+        return Step(function=jax.jit(jax.grad(loss)), arguments=(floats(rows, 5, 8),))
+
+    program, _ = resized(serialize(step(4), "bytecode"), {(0, 0): 12})
+    assert ops_of(program) == ops_of(load(serialize(step(12), "bytecode")).program)
+    assert any(0 in shape for _, _, shapes in ops_of(program) for shape in shapes)
+
+
+def floats(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32")
 
 
 def run(module: bytes, *arguments: Any) -> list[Any]:
