@@ -40,6 +40,7 @@ def build_program(
         op_padded=np.array(prototypes.padded)[of],
         op_splits=np.array(prototypes.splits, dtype=np.int64)[of],
         op_placed=np.array(prototypes.placed, dtype=np.int64)[of],
+        op_transformed=np.array(prototypes.transformed, dtype=np.int64)[of],
         op_folds=np.array(prototypes.folds, dtype=np.int64)[of],
         op_literal=np.array(prototypes.literal, dtype=np.bool_)[of],
         op_uses=op_uses,

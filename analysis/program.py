@@ -114,7 +114,8 @@ class Program:
     `op_padded` (how many times its own size the image of a convolution has once it is padded, where
     that is not the same on both sides or between the elements; else 1), `op_splits` (how the pixels
     of a convolution fall into blocks that it puts apart: 0, or as in `windows.splits`), `op_placed`
-    (how many windows a gather or scatter places in dimensions that they keep, else 0), `op_folds`
+    (how many windows a gather or scatter places in dimensions that they keep, else 0),
+    `op_transformed` (how many of its last dimensions a Fourier transform runs along), `op_folds`
     (index into `names` of the one op by which it combines elements, or -1), `op_literal` (whether
     it is a constant of more than one number repeated), `op_uses`, `op_values`, `op_factors`
     (starts).
@@ -138,6 +139,7 @@ class Program:
     op_padded: Floats
     op_splits: Ints
     op_placed: Ints
+    op_transformed: Ints
     op_folds: Ints
     op_literal: NDArray[np.bool_]
     op_uses: Ints

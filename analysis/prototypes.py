@@ -27,6 +27,7 @@ class Traits(NamedTuple):
     padded: float = 1.0
     splits: int = 0
     placed: int = 0
+    transformed: int = 0
     folds: str = ""
     literal: bool = False
 
@@ -75,11 +76,11 @@ class Rows:
 class Prototypes:
     """All prototypes, and the numbers of the names, types and shapes that they hold.
 
-    By prototype `name`, `signature`, `strided`, `padded`, `splits`, `placed`, `folds` and `literal`
-    (as the columns of `Program`), and if it is `unknown` because nobody had a rule. In rows:
-    for each operand how many dimensions it has (`use_ranks`) and the factor of each (`use_factor`);
-    for each result its `value_type`, `value_shape` and the factor of each of its dimensions
-    (`value_factor`), which have the sizes `value_size`; for each factor `factor_size`,
+    By prototype `name`, `signature`, `strided`, `padded`, `splits`, `placed`, `transformed`,
+    `folds` and `literal` (as the columns of `Program`), and if it is `unknown` because nobody had a
+    rule. In rows: for each operand how many dimensions it has (`use_ranks`) and the factor of each
+    (`use_factor`); for each result its `value_type`, `value_shape` and the factor of each of its
+    dimensions (`value_factor`), which have the sizes `value_size`; for each factor `factor_size`,
     `factor_kind`, `factor_halo`. Factors are numbered within their op, -1 where there is none.
     """
 
@@ -94,6 +95,7 @@ class Prototypes:
     padded: list[float] = field(default_factory=list)
     splits: list[int] = field(default_factory=list)
     placed: list[int] = field(default_factory=list)
+    transformed: list[int] = field(default_factory=list)
     folds: list[int] = field(default_factory=list)
     literal: list[bool] = field(default_factory=list)
     unknown: list[bool] = field(default_factory=list)
@@ -134,6 +136,7 @@ class Prototypes:
         self.padded.append(traits.padded)
         self.splits.append(traits.splits)
         self.placed.append(traits.placed)
+        self.transformed.append(traits.transformed)
         folds = traits.folds
         self.folds.append(self.names.setdefault(folds, len(self.names)) if folds else -1)
         self.literal.append(traits.literal)

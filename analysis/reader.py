@@ -15,6 +15,7 @@ from toast.analysis.prototypes import Prototypes, Traits
 from toast.analysis.rules import RULE, Rule, RuleReader, identities, own_rule, pointwise
 from toast.analysis.shardcombine import Discoverer
 from toast.analysis.size import is_literal
+from toast.analysis.transformed import transformed
 from toast.analysis.types import TensorType, TypeReader
 from toast.analysis.windows import padded, splits, strided
 
@@ -132,7 +133,15 @@ class OpReader:
         folding = name in _FOLDING and len(inner) == 2
         known = folding if inner else name not in _EACH_ITS_OWN
         folds = inner[0] if folding else ""
-        traits = Traits(strided(op), operand_facts[1], splits(op), placed(op), folds, literal)
+        traits = Traits(
+            strided=strided(op),
+            padded=operand_facts[1],
+            splits=splits(op),
+            placed=placed(op),
+            transformed=transformed(op),
+            folds=folds,
+            literal=literal,
+        )
         if name == _CUSTOM:
             name = _called(op)
         elif name == _PRODUCT and FactorKind.REDUCTION not in rule.kinds:

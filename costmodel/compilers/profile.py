@@ -30,6 +30,7 @@ _RANGES = Ranges(
             "gather_launches",
             "buffer_bytes",
             "piece_bytes",
+            "products",
             "holes",
         }
     ),
@@ -64,6 +65,7 @@ class CompilerProfile:
     dot_strength_reduction: rules.DotStrengthReductionRules
     dot_tiling: rules.DotTilingRules
     convolution_tiling: rules.ConvolutionTilingRules
+    fourier_transforms: rules.FourierTransformsRules
     cse: rules.CseRules
     all_reduce_combiner: rules.AllReduceCombinerRules
     all_reduce_reassociate: rules.AllReduceReassociateRules

@@ -161,6 +161,13 @@ class ConvolutionTilingRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FourierTransformsRules:
+    """`products`: on the matrix unit for a complex one of 32 bits, where it computes transforms."""
+
+    products: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CseRules:
     """`merges_identical_ops`: ops that do the same to the same operands, are one."""
 

@@ -76,6 +76,17 @@ def _placing(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
+def _transforming(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds of the products of Fourier transforms."""
+    spent = 0.0
+    for k in range(t.fusions.transformed_start[row], t.fusions.transformed_start[row + 1]):
+        tensor = t.fusions.transformed[k]
+        numbers = s.tensors.local[tensor] / t.tensors.itemsize[tensor]
+        spent += t.fusions.transform_steps[k] * numbers
+    return spent * t.chip.each_transformed
+
+
+@inner
 def _epilogue(t: Tables, s: Scratch, row: int) -> float:
     """Seconds of the reductions of what a product of a fusion makes, run behind it.
 
@@ -207,7 +218,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
         seconds += _copying(t, s, row) + _turning(t, s, row)
-        seconds += _blocking(t, s, row) + _placing(t, s, row)
+        seconds += _blocking(t, s, row) + _placing(t, s, row) + _transforming(t, s, row)
         spent = weight * (seconds + t.chip.overhead)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent

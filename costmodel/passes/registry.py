@@ -82,6 +82,11 @@ PASSES: Mapping[str, Pass] = {
             off={"fills_tiles": False, "hands_over": False},
         ),
         Pass(
+            name="fourier_transforms",
+            models="Fourier transforms are products with matrices of waves.",
+            off={"products": 0.0},
+        ),
+        Pass(
             name="cse",
             models="Identical ops with identical shardings are merged.",
             off={"merges_identical_ops": False},

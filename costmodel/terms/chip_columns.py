@@ -10,6 +10,7 @@ from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.hardware.devices import Device
 from toast.costmodel.passes.dot_strength_reduction import reducing_seconds
 from toast.costmodel.passes.dot_tiling import block_elements
+from toast.costmodel.passes.fourier_transforms import step_seconds
 from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.passes.spmd_partitioner import launched_beside
 
@@ -34,6 +35,7 @@ class ChipColumns(NamedTuple):
     not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on. `feeding`:
     how much longer it takes to read what feeds a product; `each_element`: seconds of an element
     that is read or written, `each_reduced`: of one where a fusion reduces, which is never less;
+    `each_transformed`: of a complex number in a step of a Fourier transform;
     `each_rounded`: of one that is rounded inside a product, or `hands_over`: that a convolution
     makes; elements a second of `blocking`. A program that needs more than `memory`
     bytes is squeezed into these, where values of at least `recomputed_piece` bytes are let go of. A
@@ -66,6 +68,7 @@ class ChipColumns(NamedTuple):
     feeding: float
     each_element: float
     each_reduced: float
+    each_transformed: float
     each_rounded: float
     hands_over: bool
     blocking: float
@@ -110,6 +113,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         each_element=profile.fusion.element_cost / device.element_rate,
         each_reduced=max(profile.fusion.reducing_cost, profile.fusion.element_cost)
         / device.element_rate,
+        each_transformed=step_seconds(device, profile.fourier_transforms),
         each_rounded=profile.fusion.narrowing_cost / device.element_rate,
         hands_over=profile.convolution_tiling.hands_over,
         blocking=device.element_rate / blocks.blocking_cost,

@@ -17,6 +17,7 @@ from toast.costmodel.passes.convolution_tiling import (
     windows,
 )
 from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
+from toast.costmodel.passes.fourier_transforms import is_made_real, steps_of
 from toast.costmodel.passes.fusion import REDUCES, Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
@@ -65,6 +66,8 @@ class Dot(NamedTuple):
 
 Placed = tuple[int, float]
 """A tensor of indices, and the launches for each of its elements."""
+Transformed = tuple[int, int]
+"""A tensor of a Fourier transform, and the steps that it takes."""
 Moved = tuple[int, int]
 """A tensor that is read or written, and the one that it is a part of in memory, or itself."""
 
@@ -74,8 +77,9 @@ class LaunchedRow(NamedTuple):
 
     `reduced` are, of its reductions, the tensors that each may read, its own first; `copied` those
     that are copied to another memory layout or buffer, or back. `placed` are the indices by which a
-    loop places windows. `by_row` says how all that it moves lies (see `lookups`); `turned` are
-    copied into rows or out of them. `updating`: it is an update that a product runs inside.
+    loop places windows, `transformed` what Fourier transforms take or make. `by_row` says how all
+    that it moves lies (see `lookups`); `turned` are copied into rows or out of them. `updating`: it
+    is an update that a product runs inside.
     """
 
     written: tuple[Moved, ...] = ()
@@ -84,6 +88,7 @@ class LaunchedRow(NamedTuple):
     reduced: tuple[tuple[int, ...], ...] = ()
     copied: tuple[int, ...] = ()
     placed: tuple[Placed, ...] = ()
+    transformed: tuple[Transformed, ...] = ()
     turned: tuple[int, ...] = ()
     by_row: int = NO_ROWS
     updating: bool = False
@@ -94,10 +99,10 @@ class Fusions(NamedTuple):
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
     `whole` in memory; `copied` tensors; those that `placed` windows with `placed_launches` for each
-    element; how all that it moves lies (`by_row`), `turned` tensors; whether it is
-    an update that a product runs inside (`updating`); its contractions, from `dot_start` on; its
-    reductions, from `reduced_start` on, and of each the tensors that it may read: as it does alone,
-    and as others want what it reads.
+    element; tensors that are `transformed` in so many `transform_steps`; how all that it moves lies
+    (`by_row`), `turned` tensors; whether it is an update that a product runs inside (`updating`);
+    its contractions, from `dot_start` on; its reductions, from `reduced_start` on, and of each the
+    tensors that it may read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
     their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
@@ -129,6 +134,9 @@ class Fusions(NamedTuple):
     placed_start: Ints
     placed: Ints
     placed_launches: Floats
+    transformed_start: Ints
+    transformed: Ints
+    transform_steps: Ints
     turned_start: Ints
     turned: Ints
     by_row: Ints
@@ -165,6 +173,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         copied_values(program, fusion, listing.other_layouts),
         listing.row_layouts,
         again,
+        listing.device.tile[1],
     )
     leaving, known = loop_copies(program), dict[LaunchedRow, int]()
     apart = np.isin(launched.first_op, list(leaving)) & ~working
@@ -236,6 +245,7 @@ class RowMaker:
     copied_values: dict[int, list[int]]
     in_rows: RowLayouts
     again: Bools
+    tile: int
 
     @cached_property
     def _narrow(self) -> Bools:
@@ -367,6 +377,7 @@ class RowMaker:
             reduced=self._reduced(one),
             copied=_tensors(layouts, self.copied_values.get(number, ())),
             placed=self._placed(one),
+            transformed=self._transformed(one),
             turned=_tensors(layouts, self.in_rows.turned.get(number, ())),
             by_row=int(self.in_rows.moving[number]),
             updating=bool(self._updating[number]),
@@ -399,6 +410,18 @@ class RowMaker:
             for op, launches in each.items()
             if launches
         )
+
+    def _transformed(self, one: LaunchedFusion) -> tuple[Transformed, ...]:
+        """What a fusion transforms: the larger of what it takes and makes."""
+        program, layouts, found = self.program, self.layouts, []
+        if not self.fusion.profile.fourier_transforms.products:
+            return ()
+        for op in one.ops:
+            if steps := steps_of(program, op, self.tile):
+                made = layouts.result_tensor[program.values_of(op)[0]]
+                taken = layouts.use_tensor[program.uses_of(op)[0]]
+                found.append((int(made if is_made_real(program, op) else taken), steps))
+        return tuple(found)
 
     def _operands(self, op: int) -> tuple[Operand, ...]:
         """What a contraction reads, and in what width things travel."""
@@ -476,7 +499,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
     dots = [row.dots for row in rows]
     factors = [dot.sides for row in dots for dot in row]
     moved, reductions = [row.written + row.read for row in rows], [row.reduced for row in rows]
-    placed = [row.placed for row in rows]
+    placed, changed = ([getattr(row, name) for row in rows] for name in ("placed", "transformed"))
     return Fusions(
         weight=floats(list(rows.values())),
         writes=ints([len(row.written) for row in rows]),
@@ -501,6 +524,9 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         placed_start=starts(placed),
         placed=ints([tensor for row in placed for tensor, _ in row]),
         placed_launches=floats([launches for row in placed for _, launches in row]),
+        transformed_start=starts(changed),
+        transformed=ints([tensor for row in changed for tensor, _ in row]),
+        transform_steps=ints([steps for row in changed for _, steps in row]),
         turned_start=starts([row.turned for row in rows]),
         turned=flat([row.turned for row in rows]),
         by_row=ints([row.by_row for row in rows]),
@@ -548,6 +574,7 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
         (rows_of(fusions.turned_start), owners.tensor[fusions.turned]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
+        (rows_of(fusions.transformed_start), owners.tensor[fusions.transformed]),
         (dots, fusions.dot_unit),
         (dots, owners.tensor[fusions.dot_sums]),
         (np.repeat(dots, 4), owners.tensor[fusions.dot_operand.ravel()]),

@@ -23,7 +23,6 @@ OFF = {
     "sums so far": STEPS,
     "padding": SHIFTED,
     "odd join": "what is concatenated is stored before, and the model joins it as it computes",
-    "frequencies": "a Fourier transform is products with a matrix of waves",
     "softmax of rows": "of a large argument a part is taken to wait on the chip",
     "nearest images": "rows are gathered and written in loops",
 }

@@ -149,6 +149,9 @@ CASES = {
         )
     ),
     "convolution_tiling": Case(module=CONVOLUTIONS["160 to 256"].module),
+    "fourier_transforms": Case(
+        module=lambda: lowered(lambda x: jnp.abs(jnp.fft.rfft(x)), (64, 4096))
+    ),
     "cse": Case(
         module=text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", X, W)], f"p:{S} q:{S}")
     ),
