@@ -23,6 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.mlir import ir
 
 from toast.analysis.errors import InvalidRequest
+from toast.process.lapack import load_lapack
 from toast.schedules.simulation import simulate
 from toast.schedules.steps import PipelineSchedule, StageStep, Work
 from toast.schedules.timeline import ChunkCosts
@@ -183,6 +184,7 @@ class _Executable:
         build = options.executable_build_options
         build.use_spmd_partitioning = len(devices) > 1
         build.use_shardy_partitioner = len(devices) > 1
+        load_lapack()
         with jax_mlir.make_ir_context():
             parsed = ir.Module.parse(text)
             kind = ir.SymbolTable(parsed.operation)["main"].type

@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 
 from toast.analysis.errors import InvalidModule
 from toast.plans.plan import Plan, Spec, Tensor
+from toast.process.lapack import load_lapack
 
 Array = np.ndarray[Any, Any]
 
@@ -35,6 +36,7 @@ def compile_module(module: ir.Module, devices: int, **flags: Any) -> Any:
     build.use_spmd_partitioning = True
     build.use_shardy_partitioner = True
     client: Any = chosen[0].client
+    load_lapack()
     with module.context:
         return client.compile_and_load(module, xla_client.DeviceList(tuple(chosen)), options)
 

@@ -18,6 +18,8 @@ from jax._src.lib import xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from toast.process.lapack import load_lapack
+
 Array = np.ndarray[Any, Any]
 Write = Callable[[Any, list[Any]], list[Any]]
 """Writes ops into a block, on its arguments; returns the results."""
@@ -93,6 +95,7 @@ class SingleOps:
         options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
         options.executable_build_options.debug_options.xla_backend_optimization_level = 0
         client: Any = self._device.client
+        load_lapack()
         return client.compile_and_load(module, xla_client.DeviceList((self._device,)), options)
 
     def _call(self, executable: Any, operands: list[Array]) -> list[Array]:
