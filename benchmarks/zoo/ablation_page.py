@@ -46,9 +46,9 @@ Deleted before these, as none of them paid on a held-out half: `select_and_scatt
 `dynamic_update_slice.passes_over_buffer`, which its probe contradicts.
 
 Three rules are called not to pay on the zoo's held-out half and stay. `fusion.reducing_cost` and
-`convolution_tiling.hands_over` bring step times nearer, nine in ten by 3.8 and 2.8 points; by way of
-the time that a buffer may stay on the chip they move nine in ten of memory by 1.0 and 1.4 the other
-way. `memory_space_assignment.table_bytes` is for small steps: of the 55 of
+`convolution_tiling.hands_over` bring step times nearer, nine in ten by 3.8 and 2.8 points; by way
+of the time that a buffer may stay on the chip they move nine in ten of memory by 1.0 and 1.4 the
+other way. `memory_space_assignment.table_bytes` is for small steps: of the 55 of
 [accuracy.md](accuracy.md) that take less than 128 MiB of a TPU, memory is 7.5 % off in the mean
 with it, and 23.1 % without.
 
