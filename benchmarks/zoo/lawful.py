@@ -17,6 +17,7 @@ from toast.analysis.errors import ToastError
 from toast.costmodel.evaluator import Action, Evaluator, State
 from toast.pipeline.advice.batches import batch_of
 from toast.plans.baselines import data_parallel
+from toast.resize.resize import Dimension
 from toast.search.problem import Found
 
 MESHES = ("data=2,model=4", "data=8")
@@ -69,17 +70,34 @@ def _larger(module: bytes, target: str, mesh: str) -> Iterator[tuple[str, Breach
     if batch is None:
         return
     large = make(module_at(module, batch.dimension, 2 * batch.size))
-    states = [_over(one.evaluator, batch.dimension) for one in (small, large)]
-    for words, (one, other) in {"whole": ((), ()), "batch": states}.items():
+    both = [(one.evaluator, _group(one.evaluator, batch.dimension)) for one in (small, large)]
+    states: dict[str, tuple[State, ...]] = {"whole": ((), ())}
+    if len({_covered(*one) for one in both}) == 1:
+        states["batch"] = tuple(_over(*one) for one in both)
+    for words, (one, other) in states.items():
         found = cheaper(small.evaluator, one, large.evaluator, other)
         yield from ((f"{words} at {batch.size} and twice that", breach) for breach in found)
 
 
-def _over(evaluator: Evaluator, dimension: tuple[int, int]) -> State:
-    """The colour of a dimension of an argument over all axes."""
+def _group(evaluator: Evaluator, dimension: Dimension) -> int:
+    """The group of colours that a dimension of an argument belongs to."""
     analysis, (argument, dim) = evaluator.analysis, dimension
     name = analysis.program.def_names(analysis.program.arguments[argument].value)[dim]
-    group = int(analysis.groups.of_colour[analysis.colours.colour[name]])
+    return int(analysis.groups.of_colour[analysis.colours.colour[name]])
+
+
+def _covered(evaluator: Evaluator, group: int) -> frozenset[Dimension]:
+    """The dimensions of arguments of a group; at another size layers may be alike no more."""
+    places = (
+        (number, dim)
+        for number, argument in enumerate(evaluator.analysis.program.arguments)
+        for dim in range(len(evaluator.analysis.program.shape(argument.value)))
+    )
+    return frozenset(place for place in places if _group(evaluator, place) == group)
+
+
+def _over(evaluator: Evaluator, group: int) -> State:
+    """A group of colours over all axes."""
     return tuple(Action(group=group, axis=axis) for axis in range(len(evaluator.mesh.axes)))
 
 
