@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toast.analysis.jit import inner
+from toast.analysis.program import Floats, Ints
 from toast.costmodel.kernels.convolution import WIDEST, blocking, grouped
 from toast.costmodel.kernels.incremental import in_blocks, in_rows, side, streamed, total
 from toast.costmodel.kernels.journal import note
@@ -65,25 +66,28 @@ def _blocking(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
+def _numbers(t: Tables, s: Scratch, row: int, starts: Ints, tensors: Ints, times: Floats) -> float:
+    """Elements on one device of tensors in a column of a fusion, each counted so many times."""
+    found = 0.0
+    for k in range(starts[row], starts[row + 1]):
+        found += times[k] * s.tensors.local[tensors[k]] / t.tensors.itemsize[tensors[k]]
+    return found
+
+
+@inner
 def _placing(t: Tables, s: Scratch, row: int) -> float:
     """Seconds of loops that place windows one after another."""
-    launches = 0.0
-    for k in range(t.fusions.placed_start[row], t.fusions.placed_start[row + 1]):
-        tensor = t.fusions.placed[k]
-        numbers = s.tensors.local[tensor] / t.tensors.itemsize[tensor]
-        launches += t.fusions.placed_launches[k] * numbers
+    f = t.fusions
+    launches = _numbers(t, s, row, f.placed_start, f.placed, f.placed_launches)
     return launches * t.chip.overhead
 
 
 @inner
 def _transforming(t: Tables, s: Scratch, row: int) -> float:
     """Seconds of the products of Fourier transforms."""
-    spent = 0.0
-    for k in range(t.fusions.transformed_start[row], t.fusions.transformed_start[row + 1]):
-        tensor = t.fusions.transformed[k]
-        numbers = s.tensors.local[tensor] / t.tensors.itemsize[tensor]
-        spent += t.fusions.transform_steps[k] * numbers
-    return spent * t.chip.each_transformed
+    f = t.fusions
+    steps = _numbers(t, s, row, f.transformed_start, f.transformed, f.transform_steps)
+    return steps * t.chip.each_transformed
 
 
 @inner

@@ -136,7 +136,7 @@ class Fusions(NamedTuple):
     placed_launches: Floats
     transformed_start: Ints
     transformed: Ints
-    transform_steps: Ints
+    transform_steps: Floats
     turned_start: Ints
     turned: Ints
     by_row: Ints
@@ -526,7 +526,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         placed_launches=floats([launches for row in placed for _, launches in row]),
         transformed_start=starts(changed),
         transformed=ints([tensor for row in changed for tensor, _ in row]),
-        transform_steps=ints([steps for row in changed for _, steps in row]),
+        transform_steps=floats([steps for row in changed for _, steps in row]),
         turned_start=starts([row.turned for row in rows]),
         turned=flat([row.turned for row in rows]),
         by_row=ints([row.by_row for row in rows]),
