@@ -18,7 +18,7 @@ Step = Callable[..., Any]
 
 
 def parts(found: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The real and the imaginary part, as a program returns no complex numbers on a TPU."""
+    """The real and the imaginary part, which jax's own numbers hold."""
     return found.real, found.imag
 
 

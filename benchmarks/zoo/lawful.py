@@ -80,10 +80,11 @@ def _larger(module: bytes, target: str, mesh: str) -> Iterator[tuple[str, Breach
 
 
 def _group(evaluator: Evaluator, dimension: Dimension) -> int:
-    """The group of colours that a dimension of an argument belongs to."""
+    """The group of colours that a dimension of an argument belongs to; -1 for one that has none."""
     analysis, (argument, dim) = evaluator.analysis, dimension
     name = analysis.program.def_names(analysis.program.arguments[argument].value)[dim]
-    return int(analysis.groups.of_colour[analysis.colours.colour[name]])
+    colour = analysis.colours.colour[name] if name >= 0 else -1
+    return int(analysis.groups.of_colour[colour]) if colour >= 0 else -1
 
 
 def _covered(evaluator: Evaluator, group: int) -> frozenset[Dimension]:
