@@ -109,6 +109,7 @@ def _alive(t: Tables, events: int) -> Words:
         t.live_ranges.lies,
         t.live_ranges.stay,
         t.live_ranges.unsummed,
+        t.live_ranges.within,
     )
     _hold(change, t.live_ranges.first, t.live_ranges.last, live)
     _hold(change, t.sums.first, t.sums.first, _mixed(t.sums.row, _SUM, t.sums.tensor))
@@ -225,6 +226,7 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
         t.live_ranges.lies,
         t.live_ranges.stay,
         t.live_ranges.unsummed,
+        t.live_ranges.within,
     )
     (tensor, first, last, *_), at, count = _counted(columns, low <= high)
     return LiveRangeColumns(
@@ -236,6 +238,7 @@ def _live(t: Tables, kept: Ints) -> LiveRangeColumns:
         lies=t.live_ranges.lies[at],
         stay=t.live_ranges.stay[at],
         unsummed=t.live_ranges.unsummed[at],
+        within=t.live_ranges.within[at],
         mate=t.live_ranges.mate[at],
         scattered_mate=t.live_ranges.scattered_mate[at],
         times=count,

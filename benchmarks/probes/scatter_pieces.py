@@ -1,10 +1,11 @@
-"""Which sums of matrices and images are scattered over devices: what can be cut into pieces."""
+"""Which sums of matrices, images and rows are scattered over devices: what is cut into pieces."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from benchmarks.probes.layouts import Choice, Layout, cases_of, megabytes
@@ -53,6 +54,23 @@ def images(pixels: int, channels: int, dtype: str) -> bytes:
     shape = (16, pixels, pixels, channels)
     return lowered(step, shape, (3, 3, channels, channels), dtype=dtype)
 
+
+def looked_up(rows: int, columns: int) -> bytes:
+    """Rows that are added to those of a table, which is kept in parts."""
+
+    def step(table: Any, messages: Any) -> Any:
+        places = jnp.arange(messages.shape[0]) * 7 % rows
+        return jnp.sin(table + jax.ops.segment_sum(jnp.cos(messages), places, rows))
+
+    return lowered(step, (rows, columns), (65536, columns))
+
+
+LAYOUTS |= {
+    f"rows of {columns} to {rows}": Layout(
+        program=partial(looked_up, rows, columns), mesh="a=8", choices=(((1, 0), 0), ((0, 0), 0))
+    )
+    for rows, columns in ((100_000, 32), (100_352, 32), (100_000, 16), (100_000, 128))
+}
 
 BATCH: tuple[Choice, ...] = (((0, 0), 0),)
 READ: Choice = ((0, 3), 1)

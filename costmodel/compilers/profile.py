@@ -25,6 +25,8 @@ _PACKAGE = "toast.costmodel.compilers"
 _RANGES = Ranges(
     may_be_zero=frozenset(
         {
+            "summed_bytes",
+            "summed_rows",
             "in_place_below",
             "scatter_launches",
             "gather_launches",
@@ -66,6 +68,7 @@ class CompilerProfile:
     dot_tiling: rules.DotTilingRules
     convolution_tiling: rules.ConvolutionTilingRules
     fourier_transforms: rules.FourierTransformsRules
+    scatter_fusion: rules.ScatterFusionRules
     cse: rules.CseRules
     all_reduce_combiner: rules.AllReduceCombinerRules
     all_reduce_reassociate: rules.AllReduceReassociateRules

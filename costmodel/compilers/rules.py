@@ -168,6 +168,18 @@ class FourierTransformsRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterFusionRules:
+    """How large a sum of rows may be inside which these are made.
+
+    On a device, in 32 bits and with `summed_rows` more of them, it takes up to `summed_bytes`; 0
+    where nothing is made so.
+    """
+
+    summed_bytes: float
+    summed_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CseRules:
     """`merges_identical_ops`: ops that do the same to the same operands, are one."""
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from toast.analysis.jit import inner
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.kernels.convolution import WIDEST, blocking, grouped
-from toast.costmodel.kernels.incremental import in_blocks, in_rows, side, streamed, total
+from toast.costmodel.kernels.incremental import (
+    in_blocks,
+    in_rows,
+    side,
+    streamed,
+    sums_inside,
+    total,
+)
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.products import behind, product_tiling, reducing, updating, waiting
 from toast.costmodel.passes.space_to_batch import NORMED
@@ -169,11 +176,16 @@ def _moved(t: Tables, s: Scratch, tensor: int) -> float:
 
 @inner
 def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, float, float]:
-    """Bytes moved and of these written, elements read and written, and most of a narrow result."""
+    """Bytes moved and of these written, elements read and written, and most of a narrow result.
+
+    What is made inside a sum of rows is neither.
+    """
     first = t.fusions.tensor_start[row]
     moved, wrote, elements, made, narrow = 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(first, t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
+        if sums_inside(t, s, t.fusions.within[k]):
+            continue
         size, whole = _moved(t, s, tensor), s.tensors.stored[t.fusions.whole[k]]
         if t.fusions.by_row[row] != NO_ROWS:
             size = max(size, in_rows(t, s, tensor, t.fusions.by_row[row] == TABLE))

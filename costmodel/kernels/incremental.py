@@ -14,7 +14,9 @@ import numpy as np
 
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
+from toast.costmodel.passes.matrix_layouts import MATRIX
 from toast.costmodel.passes.space_to_batch import APART, LINE, NORMED
+from toast.costmodel.program.contractions import WIDE
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -173,31 +175,91 @@ def _best_columns(t: Tables, s: Scratch, tensor: int, dims: int) -> tuple[int, i
 
 @inner
 def by_row(t: Tables, s: Scratch, tensor: int, size: float) -> float:
-    """The bytes of a value in tiles of its last two dimensions."""
+    """The bytes of a value in tiles of its last two dimensions.
+
+    Where windows are of several dimensions, of the two of these that fill them best.
+    """
     dims = t.tensors.start[tensor + 1] - t.tensors.start[tensor]
-    columns = side(t, s, tensor, dims - 1) if dims > 0 else 1
-    rows = side(t, s, tensor, dims - 2) if dims > 1 else 1
-    fewest = _fewest_rows(t, t.tensors.itemsize[tensor]) if dims > 1 else 1
-    tall, wide = _rows(rows, fewest, t.chip.tile_rows), _up(columns, t.chip.tile_columns)
-    return np.ceil(size * (tall * wide) / (rows * columns))
+    if dims == 0:
+        return np.ceil(size * t.chip.tile_columns)
+    chosen, wide = _columns(t, s, tensor, dims)
+    if dims == 1:
+        return np.ceil(size * wide)
+    fewest = _fewest_rows(t, t.tensors.itemsize[tensor])
+    others, tall = t.tensors.columns[tensor] & ~(1 << chosen), np.inf
+    if others == 0:
+        others = 1 << (dims - 2 if chosen == dims - 1 else dims - 1)
+    for dim in range(dims):
+        if others >> dim & 1:
+            rows = side(t, s, tensor, dim)
+            tall = min(tall, _rows(rows, fewest, t.chip.tile_rows) / rows)
+    return np.ceil(size * tall * wide)
+
+
+@inner
+def _columns(t: Tables, s: Scratch, tensor: int, dims: int) -> tuple[int, float]:
+    """Of the dimensions that windows take whole the one that is padded least, and its padding."""
+    chosen, least = dims - 1, np.inf
+    for dim in range(dims):
+        if t.tensors.columns[tensor] >> dim & 1:
+            columns = side(t, s, tensor, dim)
+            part = _up(columns, t.chip.tile_columns) / columns
+            if part < least:
+                chosen, least = dim, part
+    return chosen, least
 
 
 @inner
 def in_rows(t: Tables, s: Scratch, tensor: int, table: bool) -> float:
     """The bytes of a value that lies row by row, as what is looked up or added up does.
 
-    A table that would be more than half padding, and too much of it, lies as fills tiles best, and
-    so does a sum of rows. What has one column is a vector.
+    A table that would be more than half padding, and too much of it, lies as fills tiles best. So
+    do a sum of rows, and what is looked up in such a table, or added to it. What has one column is
+    a vector.
     """
     stored = float(s.tensors.stored[tensor])
     image = t.tensors.image[tensor, 0] >= 0
     if image or not t.chip.fills_tiles or s.tensors.local[tensor] == 0.0:
         return stored
-    last = t.tensors.start[tensor + 1] - t.tensors.start[tensor] - 1
-    if last < 1 or side(t, s, tensor, last) == 1:
+    dims = t.tensors.start[tensor + 1] - t.tensors.start[tensor]
+    if dims < 2 or side(t, s, tensor, _columns(t, s, tensor, dims)[0]) == 1:
         return stored
-    rows = by_row(t, s, tensor, s.tensors.local[tensor])
-    return stored if table and rows - stored > max(stored, t.chip.most_padding) else rows
+    own = tensor if table else t.tensors.table[tensor]
+    return stored if own >= 0 and _is_too_padded(t, s, own) else _by_row(t, s, tensor)
+
+
+@inner
+def _by_row(t: Tables, s: Scratch, tensor: int) -> float:
+    return float(by_row(t, s, tensor, s.tensors.local[tensor]))
+
+
+@inner
+def lies_by_columns(t: Tables, s: Scratch, tensor: int) -> bool:
+    """Whether a matrix fills tiles better by columns than by rows."""
+    return bool(s.tensors.given[tensor] < _by_row(t, s, tensor))
+
+
+@inner
+def _is_too_padded(t: Tables, s: Scratch, tensor: int) -> bool:
+    """Whether a table would be more than half padding row by row, and too much of it."""
+    stored = float(s.tensors.stored[tensor])
+    return bool(_by_row(t, s, tensor) - stored > max(stored, t.chip.most_padding))
+
+
+@inner
+def sums_inside(t: Tables, s: Scratch, tensor: int) -> bool:
+    """Whether a sum of rows stays on the chip, and rows are made inside it; never for -1.
+
+    It is a matrix on this device, and the unit that adds it up computes with 32 bits.
+    """
+    if tensor < 0:
+        return False
+    rows, columns, dims = 1, 1, 0
+    for dim in range(t.tensors.start[tensor + 1] - t.tensors.start[tensor]):
+        if side(t, s, tensor, dim) > 1:
+            rows, columns, dims = rows * columns, side(t, s, tensor, dim), dims + 1
+    taken = (rows + t.chip.summed_rows) * _up(columns, t.chip.tile_columns) * WIDE
+    return bool(dims == MATRIX and taken <= t.chip.summed_bytes)
 
 
 @inner

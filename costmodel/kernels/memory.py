@@ -16,13 +16,15 @@ import numpy as np
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
 from toast.costmodel.kernels.combiner import late_bytes
-from toast.costmodel.kernels.incremental import groups_apart, in_blocks, in_rows
+from toast.costmodel.kernels.incremental import groups_apart, in_blocks, in_rows, sums_inside
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
 from toast.costmodel.program.lookups import (
     BLOCKED,
     BY_ROW,
+    COPIED,
+    GIVEN,
     GROUPED,
     INSTEAD,
     LEFT,
@@ -313,16 +315,25 @@ def _lying(t: Tables, s: Scratch, row: int) -> float:
         return size
     if lies == WHOLE:
         return _whole(t, tensor)
-    if lies == BLOCKED:
-        image = t.tensors.image[tensor, 0] >= 0
-        return size if image and in_blocks(t, s, tensor) > 0.0 else 0.0
-    if lies in (GROUPED, INSTEAD):
-        apart = groups_apart(t, s, tensor)[0]
-        return size * (apart if lies == GROUPED else max(apart - 1.0, 0.0))
+    if lies in (GIVEN, COPIED):
+        given = float(s.tensors.given[tensor])
+        return given if lies == GIVEN else size if size > given else 0.0
+    if lies in (BLOCKED, GROUPED, INSTEAD):
+        return size * _image_part(t, s, tensor, lies)
     rows = in_rows(t, s, tensor, lies != BY_ROW)
     if lies == LEFT:
         return size if rows > size else 0.0
     return 0.0 if lies == TURNED and rows <= size else rows
+
+
+@inner
+def _image_part(t: Tables, s: Scratch, tensor: int, lies: int) -> float:
+    """How many times its own room an image takes besides, or with its groups apart."""
+    if lies == BLOCKED:
+        image = t.tensors.image[tensor, 0] >= 0
+        return 1.0 if image and in_blocks(t, s, tensor) > 0.0 else 0.0
+    apart = groups_apart(t, s, tensor)[0]
+    return float(apart if lies == GROUPED else max(apart - 1.0, 0.0))
 
 
 @inner
@@ -351,7 +362,9 @@ def find_peaks(t: Tables, s: Scratch, compute: float) -> None:
             continue
         size = _lying(t, s, row) * t.live_ranges.width[row]
         piece, first, last = size, t.live_ranges.first[row], t.live_ranges.last[row]
-        size *= 0.0 if _is_multiplied_before(t, s, row) else t.live_ranges.times[row]
+        inside = sums_inside(t, s, t.live_ranges.within[row])
+        there = not (inside or _is_multiplied_before(t, s, row))
+        size *= t.live_ranges.times[row] if there else 0.0
         if t.live_ranges.stay[row] == AGAIN:
             size *= t.live_ranges.part[row] if piece >= t.chip.recomputed_piece else 0.0
             _count(s, s.live_ranges.held, row, AGAIN, first, last, size)

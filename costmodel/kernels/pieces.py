@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toast.analysis.jit import inner
-from toast.costmodel.kernels.incremental import axes_on, side
+from toast.costmodel.kernels.incremental import axes_on, lies_by_columns, side
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -30,7 +30,8 @@ def has_pieces(
     """Whether partial sums can be cut into the pieces in which they are scattered.
 
     In 16 bits each device's part of the last dimension fills pairs of rows of lanes, or no row. It
-    fills rows in any case where the sums lie `by_row`, as those of a scatter do. Of what is neither
+    fills rows in any case where the sums lie `by_row`, as those of a scatter do, unless narrow rows
+    fill tiles better by columns: then each device's part of these fills columns. Of what is neither
     matrix nor image nothing else is known.
     """
     width = t.tensors.itemsize[source]
@@ -82,6 +83,8 @@ def _has_equal_pieces(
     limit = t.chip.scattered_piece / (np.log2(t.mesh.shards[scattered]) + 1.0)
     if dims != 2:
         return True
+    if by_row and not lanes and lies_by_columns(t, s, source):
+        return False
     if lanes:
         return _divides(limit, rows * wide * int(width), -(-other // rows))
     # The part of a device fills no lanes, so the other dimension does, two tiles at a time.

@@ -24,11 +24,20 @@ from toast.costmodel.passes.layout_assignment import (
 )
 from toast.costmodel.passes.rematerialization import availability, recomputed_gaps
 from toast.costmodel.passes.row_layouts import RowLayouts, Span
+from toast.costmodel.passes.scatter_fusion import NOT_ADDED, sum_tensors
 from toast.costmodel.program.arrays import flags, floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct_rows
-from toast.costmodel.program.lookups import BLOCKED, LEFT, TILED, TURNED, WHOLE
+from toast.costmodel.program.lookups import (
+    BLOCKED,
+    COPIED,
+    GIVEN,
+    LEFT,
+    TILED,
+    TURNED,
+    WHOLE,
+)
 from toast.costmodel.program.op_traits import Role
 from toast.costmodel.program.sharding_units import Layouts
 
@@ -47,9 +56,10 @@ class LiveRanges:
 
     By the `value` that stands for each, with its tensor. `width` is the part of its bytes that is
     stored, `lies` how in memory (see `lookups`); `inner` tells that it is no result of the program.
-    `again` tells that a row is no memory, but a span over which
-    another row's can be let go of, the `part` of it that is free then; 1 for all other rows.
-    `unsummed` is a product but for whose sum over devices a row is not there, or -1.
+    `again` tells that a row is no memory, but a span over which another row's can be let go of, the
+    `part` of it that is free then; 1 for all other rows. `unsummed` is a product but for whose sum
+    over devices a row is not there, or -1; `within` the tensor of a sum of rows inside which it may
+    be made, and is not there, or -1.
     """
 
     value: Ints
@@ -62,6 +72,7 @@ class LiveRanges:
     inner: Bools
     again: Bools
     unsummed: Ints
+    within: Ints
 
 
 SAME = {
@@ -71,6 +82,7 @@ SAME = {
     "inner": False,
     "again": False,
     "unsummed": -1,
+    "within": NOT_ADDED,
 }
 """What most rows of `LiveRanges` have in common."""
 
@@ -99,11 +111,14 @@ def buffer_ranges(
     reused: dict[int, int],
     others: OtherLayouts,
     in_rows: RowLayouts,
+    within: Ints,
 ) -> Buffered:
     """Buffers, then what is copied for the way that elements lie in memory.
 
     A result that takes over a donated argument's buffer (`reused`) has no memory of its own.
-    What lies row by row is copied there, or from there (`in_rows`).
+    What lies row by row is copied there, or from there (`in_rows`). What may be made inside a sum
+    of rows has that sum (`within`). Results lie as arguments do: what is computed otherwise, as
+    images are by convolutions, is copied.
     """
     inside = stored_inside(program, fusion)
     begun, read = value_spans(program, fusion)
@@ -113,29 +128,33 @@ def buffer_ranges(
     own = ~(flags(program.values, [*arguments, *reused]) | inside | constants.made)[values]
     values, first, last, alone = values[own], first[own], last[own], alone[own]
     width = np.where(fusion.wide, 2.0, np.where(fusion.narrow, 0.5, 1.0))
-    lying = lies(program, fusion)
+    lying, sums = lies(program, fusion), sum_tensors(layouts, within)
 
     def rows(value: Ints, first: Ints, last: Ints, **columns: Any) -> LiveRanges:
-        given = {"width": width[value], "lies": lying[value], "inner": True} | columns
+        given = {"width": width[value], "lies": lying[value], "inner": True, "within": sums[value]}
+        given |= columns
         return live_rows(value, layouts.value_tensor[value], first, last, **given)
 
     until, product = _read_by_products(program, fusion, read)
+    returned = last == program.ops
+    results, used = alone & returned & (lying[values] == TILED), _last_reads(program, fusion, begun)
     waits = alone & (last == read[values]) & (until[values] < last)
     shorter = np.where(waits, np.maximum(first, until[values]), last)
     longer, guard = values[waits], np.full(program.values, -1)
     guard[longer] = product[longer]
     beside, begins, ends, part = _columns(copied_beside(program, fusion, others))
     tables, lookup, update = _columns_of(in_rows.held)
-    sums, summed, added = _columns_of(in_rows.columns)
+    turned, summed, added = _columns_of(in_rows.columns)
     launched = launched_at(program, fusion)
     start, needed = np.zeros_like(constants.stored), _last_read(program, fusion, constants.readers)
     images, appear, vanish, forms = _columns(kept_in_blocks(program, fusion, launched, read))
     buffers = joined(
-        rows(values, first, shorter, inner=last != program.ops),
+        rows(values, first, shorter, inner=~returned, lies=np.where(results, GIVEN, lying[values])),
+        rows(values[results], first[results], used[values[results]], lies=COPIED),
         rows(longer, shorter[waits] + 1, last[waits], unsummed=guard[longer]),
         rows(beside, begins, ends, width=part),
         rows(tables, lookup, update, width=1.0, lies=TURNED),
-        rows(sums, summed, added, lies=LEFT),
+        rows(turned, summed, added, lies=LEFT),
         rows(images, appear, vanish, width=forms, lies=BLOCKED),
         *(
             rows(*span, width=times, lies=how, again=again)
@@ -189,17 +208,24 @@ def value_spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
 
     What nothing but updates in place read is written where it belongs when it is made.
     """
-    launched, roots = launched_at(program, fusion), fusion.roots
+    launched = launched_at(program, fusion)
     writes = named(program, frozenset({WRITE}))[program.use_op]
     written, other = (
         np.bincount(program.use_value[k], minlength=program.values) for k in (writes, ~writes)
     )
     moment = (written > 0) & (other == 0)
     first = np.where(moment, fusion.position[program.value_op], launched[program.value_op])
-    last, at = first.copy(), launched[roots.ops][roots.rows(roots.read_start)]
-    np.maximum.at(last, program.use_value[roots.reads], at)
+    last = _last_reads(program, fusion, first)
     last[program.use_value[ints([result.use for result in program.results])]] = program.ops
     return first, last
+
+
+def _last_reads(program: Program, fusion: Fusion, first: Ints) -> Ints:
+    """By value, there from `first` on, the position of the last fusion that reads it."""
+    roots, last = fusion.roots, first.copy()
+    at = launched_at(program, fusion)[roots.ops][roots.rows(roots.read_start)]
+    np.maximum.at(last, program.use_value[roots.reads], at)
+    return last
 
 
 def _read_by_products(program: Program, fusion: Fusion, read: Ints) -> tuple[Ints, Ints]:

@@ -238,7 +238,8 @@ def _narrow(
         return narrow, {}
     single = _single(program)
     moving = flow.layout | named(program, PADS)
-    narrow_values(flow, moving, written, single, readers, narrow)
+    rounding = np.isin(flow.role, (Role.FUSIBLE, Role.CONTRACTION)) | looked_up(program)
+    narrow_values(flow, moving, rounding, written, single, readers, narrow)
     narrow &= rules.narrows_stored
     if rules.narrows_stacks:
         narrow |= narrow_stacks(program, flow, single, readers)

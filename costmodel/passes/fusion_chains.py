@@ -98,9 +98,12 @@ PRODUCT, REDUCTION, ANOTHER = 1, 2, 4
 
 @entry
 def narrow_values(
-    f: Any, moving: Bools, written: Bools, single: Bools, readers: Ints, narrow: Bools
-) -> None:
+    f: Any, moving: Bools, rounding: Bools, written: Bools, single: Bools, readers: Ints,
+    narrow: Bools,
+) -> None:  # fmt: skip
     """Mark the written values of `single` precision that products read, and else reductions only.
+
+    `rounding` ops can round what they make.
 
     `readers` are the kinds of what reads each value, looking through ops that are `moving` it.
     """
@@ -117,7 +120,7 @@ def narrow_values(
                 else:
                     seen |= REDUCTION if f.role[user] == REDUCE else ANOTHER
             readers[value] = seen
-            if written[value] and single[value] and f.role[op] in (FUSIBLE, CONTRACTION):
+            if written[value] and single[value] and rounding[op]:
                 narrow[value] = seen & PRODUCT != 0 and seen & ANOTHER == 0
 
 

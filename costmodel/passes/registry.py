@@ -87,6 +87,11 @@ PASSES: Mapping[str, Pass] = {
             off={"products": 0.0},
         ),
         Pass(
+            name="scatter_fusion",
+            models="Rows are made inside the sum of rows that they are added to.",
+            off={"summed_bytes": 0.0},
+        ),
+        Pass(
             name="cse",
             models="Identical ops with identical shardings are merged.",
             off={"merges_identical_ops": False},

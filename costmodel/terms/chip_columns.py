@@ -20,29 +20,29 @@ class ChipColumns(NamedTuple):
 
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
     images whose pixels lie apart take the time of `rows_apart` at least; rows that are more than
-    half padding, and have more than `most_padding` bytes of it, lie otherwise; `bandwidth` in
-    bytes, and `element_rate` in elements a second; seconds of `overhead` of each fusion, and those
-    of the small fusions `launched` beside one collective.
-    `on_chip` bytes keep operands; up to `on_chip_buffers` bytes of what is alive may be on the chip
-    for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each copy to or
-    from the chip takes `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of pixels:
-    a fusion handles each `blocked_forms` times over, and `normalised_forms` more where they are
-    normalised by example. `sums_in_turn`: a
-    sum over several dimensions runs over the axes of the first, then of the next, and not in the
-    mesh's order. `narrows`: an f32 that only products read travels in 16 bits. Sums are sent
-    together in messages of up to `combined_bytes`; up to `late_bytes` of what the last one sends
-    wait for it. A product reads its operands again for each block of `block_elements`, if that is
-    not 0; tensors are streamed from main memory from `streamed_from` of `on_chip` on. `feeding`:
-    how much longer it takes to read what feeds a product; `each_element`: seconds of an element
-    that is read or written, `each_reduced`: of one where a fusion reduces, which is never less;
-    `each_transformed`: of a complex number in a step of a Fourier transform;
-    `each_rounded`: of one that is rounded inside a product, or `hands_over`: that a convolution
-    makes; elements a second of `blocking`. A program that needs more than `memory`
-    bytes is squeezed into these, where values of at least `recomputed_piece` bytes are let go of. A
-    matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any size). A
-    scatter of less than the part `scattered_in_place` of its table adds in place, and devices keep
-    their sum beside it. `reducing`: seconds for each element that a product of one row multiplies
-    and adds up, 0 where the matrix unit does it.
+    half padding, and have more than `most_padding` bytes of it, lie otherwise; rows are made inside
+    a sum of them that takes up to `summed_bytes` with `summed_rows` more; `bandwidth` in bytes, and
+    `element_rate` in elements a second; seconds of `overhead` of each fusion, and those of the
+    small fusions `launched` beside one collective. `on_chip` bytes keep operands; up to
+    `on_chip_buffers` bytes of what is alive may be on the chip for `on_chip_seconds`, with
+    `on_chip_sent` also what collectives read or write. Each copy to or from the chip takes
+    `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of pixels: a fusion handles
+    each `blocked_forms` times over, and `normalised_forms` more where they are normalised by
+    example. `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of
+    the next, and not in the mesh's order. `narrows`: an f32 that only products read travels in 16
+    bits. Sums are sent together in messages of up to `combined_bytes`; up to `late_bytes` of what
+    the last one sends wait for it. A product reads its operands again for each block of
+    `block_elements`, if that is not 0; tensors are streamed from main memory from `streamed_from`
+    of `on_chip` on. `feeding`: how much longer it takes to read what feeds a product;
+    `each_element`: seconds of an element that is read or written, `each_reduced`: of one where a
+    fusion reduces, which is never less; `each_transformed`: of a complex number in a step of a
+    Fourier transform; `each_rounded`: of one that is rounded inside a product, or `hands_over`:
+    that a convolution makes; elements a second of `blocking`. A program that needs more than
+    `memory` bytes is squeezed into these, where values of at least `recomputed_piece` bytes are let
+    go of. A matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any
+    size). A scatter of less than the part `scattered_in_place` of its table adds in place, and
+    devices keep their sum beside it. `reducing`: seconds for each element that a product of one row
+    multiplies and adds up, 0 where the matrix unit does it.
     """
 
     tile_rows: int
@@ -50,6 +50,8 @@ class ChipColumns(NamedTuple):
     column_bytes: int
     rows_apart: int
     most_padding: float
+    summed_bytes: float
+    summed_rows: int
     fills_tiles: bool
     in_blocks: bool
     blocked_forms: float
@@ -94,6 +96,8 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         column_bytes=profile.layout_assignment.column_bytes,
         rows_apart=profile.convolution_tiling.rows_apart,
         most_padding=profile.layout_assignment.most_padding,
+        summed_bytes=profile.scatter_fusion.summed_bytes,
+        summed_rows=profile.scatter_fusion.summed_rows,
         fills_tiles=profile.layout_assignment.pads_values,
         in_blocks=blocks.convolves_in_blocks,
         blocked_forms=1.0 + 0.5 * blocks.convolved_forms,

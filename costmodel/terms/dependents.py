@@ -49,11 +49,12 @@ class OwningUnits:
     """What a term's dependencies are made of.
 
     The unit of each `item`; that whose items the dimensions of each `tensor` take their axes from,
-    or -1; and by name the pairs of terms that come before.
+    or -1; the same of its `table`; and by name the pairs of terms that come before.
     """
 
     item: Ints
     tensor: Ints
+    table: Ints
     terms: dict[str, Pairs] = field(default_factory=dict)
 
 
@@ -63,7 +64,8 @@ def owning_units(units: Units, tensors: Tensors) -> OwningUnits:
     found = np.full(len(tensors.itemsize), -1, dtype=np.int64)
     laid = tensors.dim_item >= 0
     found[rows_of(tensors.start)[laid]] = item_unit[tensors.dim_item[laid]]
-    return OwningUnits(item=item_unit, tensor=found)
+    table = np.where(tensors.table < 0, -1, found[tensors.table])
+    return OwningUnits(item=item_unit, tensor=found, table=table)
 
 
 def dependents(units: Units, owners: OwningUnits, pairs: Sequence[tuple[int, Pairs]]) -> Dependents:

@@ -25,6 +25,7 @@ from toast.costmodel.passes.layout_assignment import copied_values
 from toast.costmodel.passes.output_fusion import updates_inside
 from toast.costmodel.passes.row_layouts import RowLayouts
 from toast.costmodel.passes.scatter_expander import INDICES, launches_each
+from toast.costmodel.passes.scatter_fusion import NOT_ADDED, sum_tensors
 from toast.costmodel.program.arrays import flags, flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.program.contractions import WIDE, Sides
@@ -68,8 +69,9 @@ Placed = tuple[int, float]
 """A tensor of indices, and the launches for each of its elements."""
 Transformed = tuple[int, int]
 """A tensor of a Fourier transform, and the steps that it takes."""
-Moved = tuple[int, int]
-"""A tensor that is read or written, and the one that it is a part of in memory, or itself."""
+Moved = tuple[int, int, int]
+"""A tensor that is read or written, the one that it is a part of in memory, or itself, and the sum
+of rows that it may be made inside, or -1."""
 
 
 class LaunchedRow(NamedTuple):
@@ -98,11 +100,12 @@ class Fusions(NamedTuple):
     """The rows as columns; `X_start` has one entry more than there are X.
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
-    `whole` in memory; `copied` tensors; those that `placed` windows with `placed_launches` for each
-    element; tensors that are `transformed` in so many `transform_steps`; how all that it moves lies
-    (`by_row`), `turned` tensors; whether it is an update that a product runs inside (`updating`);
-    its contractions, from `dot_start` on; its reductions, from `reduced_start` on, and of each the
-    tensors that it may read: as it does alone, and as others want what it reads.
+    `whole` in memory, or made `within` a sum of rows (-1: of none); `copied` tensors; those that
+    `placed` windows with `placed_launches` for each element; tensors that are `transformed` in so
+    many `transform_steps`; how all that it moves lies (`by_row`), `turned` tensors; whether it is
+    an update that a product runs inside (`updating`); its contractions, from `dot_start` on; its
+    reductions, from `reduced_start` on, and of each the tensors that it may read: as it does alone,
+    and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
     their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
@@ -115,6 +118,7 @@ class Fusions(NamedTuple):
     tensor_start: Ints
     tensor: Ints
     whole: Ints
+    within: Ints
     dot_start: Ints
     dot_unit: Ints
     dot_sums: Ints
@@ -172,6 +176,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         listing.widths,
         copied_values(program, fusion, listing.other_layouts),
         listing.row_layouts,
+        listing.within,
         again,
         listing.device.tile[1],
     )
@@ -244,6 +249,7 @@ class RowMaker:
     widths: Widths
     copied_values: dict[int, list[int]]
     in_rows: RowLayouts
+    within: Ints
     again: Bools
     tile: int
 
@@ -315,10 +321,13 @@ class RowMaker:
         """A number for each op by what it does to what tensors, and which results are written."""
         program, layouts = self.program, self.layouts
         of_use, _ = distinct_rows(
-            layouts.use_tensor, program.constant[program.use_value], self._of_targets()
+            layouts.use_tensor,
+            program.constant[program.use_value],
+            self._of_targets(),
+            self._sums[program.use_value],
         )
         of_value, _ = distinct_rows(
-            layouts.value_tensor, layouts.result_tensor, self.fusion.written
+            layouts.value_tensor, layouts.result_tensor, self.fusion.written, self._sums
         )
         number, _ = distinct_rows(
             program.op_signature,
@@ -371,8 +380,8 @@ class RowMaker:
             for op in one.contractions
         )
         return LaunchedRow(
-            written=tuple(sorted(_written(program, layouts, fusion, one, self.again))),
-            read=tuple(sorted(_read(program, layouts, one))),
+            written=tuple(sorted(self._written(one))),
+            read=tuple(sorted(self._read_by(one))),
             dots=dots,
             reduced=self._reduced(one),
             copied=_tensors(layouts, self.copied_values.get(number, ())),
@@ -423,6 +432,49 @@ class RowMaker:
                 found.append((int(made if is_made_real(program, op) else taken), steps))
         return tuple(found)
 
+    def _read_by(self, one: LaunchedFusion) -> list[Moved]:
+        """Tensors that a fusion reads; of what is only sliced, the slice that comes out."""
+        program, layouts, read = self.program, self.layouts, list[Moved]()
+        for use in one.reads:
+            op = program.user(use)
+            if is_priced_elsewhere(program.kind(op)):
+                continue
+            kind, tensor = program.kind(op), int(layouts.use_tensor[use])
+            sliced = kind in SLICING or kind in UPDATING
+            if not (sliced and use == program.op_uses[op]):
+                read.append((tensor, tensor, self._sum(program.sources[use])))
+            elif kind in SLICING:
+                part = int(layouts.result_tensor[program.values_of(op)[0]])
+                read.append((part, tensor if kind in CUTTING else part, NOT_ADDED))
+        return read
+
+    def _written(self, one: LaunchedFusion) -> list[Moved]:
+        """Tensors that a fusion writes; of what is updated in place, the update."""
+        program, layouts, found = self.program, self.layouts, list[Moved]()
+        for op in one.ops:
+            if is_priced_elsewhere(program.kind(op)) or self.again[op]:
+                continue
+            kind, first = program.kind(op), int(program.op_uses[op])
+            if kind in UPDATING and self.fusion.flow.role[op] == Role.UPDATE:
+                part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
+                within = self._sum(program.sources[first + UPDATING[kind]])
+                found.append((part, whole if kind == UPDATE_SLICE else part, within))
+            else:
+                for value in program.values_of(op):
+                    if self.fusion.written[value]:
+                        tensor = int(layouts.value_tensor[value])
+                        found.append((tensor, tensor, self._sum(value)))
+        return found
+
+    def _sum(self, value: int) -> int:
+        """The tensor of the sum of rows inside which a value may be made, or -1."""
+        return int(self._sums[value])
+
+    @cached_property
+    def _sums(self) -> Ints:
+        """The same for each value."""
+        return sum_tensors(self.layouts, self.within)
+
     def _operands(self, op: int) -> tuple[Operand, ...]:
         """What a contraction reads, and in what width things travel."""
         program, layouts, found = self.program, self.layouts, []
@@ -458,42 +510,6 @@ def _bytes_read(program: Program, fusion: Fusion) -> Floats:
     return found
 
 
-def _read(program: Program, layouts: Layouts, one: LaunchedFusion) -> list[Moved]:
-    """Tensors that a fusion reads; of what is only sliced, the slice that comes out."""
-    read = []
-    for use in one.reads:
-        op = program.user(use)
-        if is_priced_elsewhere(program.kind(op)):
-            continue
-        kind, tensor = program.kind(op), int(layouts.use_tensor[use])
-        sliced = kind in SLICING or kind in UPDATING
-        if not (sliced and use == program.op_uses[op]):
-            read.append((tensor, tensor))
-        elif kind in SLICING:
-            part = int(layouts.result_tensor[program.values_of(op)[0]])
-            read.append((part, tensor if kind in CUTTING else part))
-    return read
-
-
-def _written(
-    program: Program, layouts: Layouts, fusion: Fusion, one: LaunchedFusion, again: Bools
-) -> list[Moved]:
-    """Tensors that a fusion writes; of what is updated in place, the update."""
-    found = []
-    for op in one.ops:
-        if is_priced_elsewhere(program.kind(op)) or again[op]:
-            continue
-        kind, first = program.kind(op), int(program.op_uses[op])
-        if kind in UPDATING and fusion.flow.role[op] == Role.UPDATE:
-            part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
-            found.append((part, whole if kind == UPDATE_SLICE else part))
-        else:
-            values = [value for value in program.values_of(op) if fusion.written[value]]
-            tensors = (int(layouts.value_tensor[value]) for value in values)
-            found += [(tensor, tensor) for tensor in tensors]
-    return found
-
-
 def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusions:
     """The rows as columns."""
     dots = [row.dots for row in rows]
@@ -504,8 +520,9 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         weight=floats(list(rows.values())),
         writes=ints([len(row.written) for row in rows]),
         tensor_start=starts(moved),
-        tensor=flat([[tensor for tensor, _ in row] for row in moved]),
-        whole=flat([[whole for _, whole in row] for row in moved]),
+        tensor=flat([[tensor for tensor, *_ in row] for row in moved]),
+        whole=flat([[whole for _, whole, _ in row] for row in moved]),
+        within=flat([[within for *_, within in row] for row in moved]),
         dot_start=starts(dots),
         dot_sums=ints([dot.made for row in dots for dot in row]),
         dot_unit=ints([dot.unit for row in dots for dot in row]),
@@ -564,15 +581,18 @@ def fusion_scratch(fusions: Fusions, stale: Bools) -> FusionScratch:
 
 
 def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
-    """A fusion depends on what it reads, writes and multiplies."""
+    """A fusion depends on what it reads, writes and multiplies, and on tables of what it moves."""
     moved, dots = rows_of(fusions.tensor_start), rows_of(fusions.dot_start)
     reductions = rows_of(fusions.reduced_start)[rows_of(fusions.reduced_tensor_start)]
     return paired(
         (moved, owners.tensor[fusions.tensor]),
         (moved, owners.tensor[fusions.whole]),
+        (moved, owners.table[fusions.tensor]),
+        (moved, owners.tensor[np.where(fusions.within < 0, fusions.tensor, fusions.within)]),
         (reductions, owners.tensor[fusions.reduced_tensor]),
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
         (rows_of(fusions.turned_start), owners.tensor[fusions.turned]),
+        (rows_of(fusions.turned_start), owners.table[fusions.turned]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (rows_of(fusions.transformed_start), owners.tensor[fusions.transformed]),
         (dots, fusions.dot_unit),
@@ -594,7 +614,10 @@ def _fused(sources: Sources, row: int, _place: int) -> Runs:
 
 
 def _bound(bounds: Bounds) -> None:
-    """The roofline of each fusion, without what is read again, reduced or behind a product."""
+    """The roofline of each fusion, without what is read again, reduced or behind a product.
+
+    Or what may be made inside a sum of rows.
+    """
     fusions, chip = bounds.tables.fusions, bounds.tables.chip
     for row in range(len(fusions.weight)):
         weight = float(fusions.weight[row])
@@ -605,7 +628,9 @@ def _bound(bounds: Bounds) -> None:
 def _roofline(bounds: Bounds, row: int) -> list[Sum]:
     """Of a fusion the seconds of bytes, of arithmetic and of elements that are handled."""
     fusions, tensors, chip = bounds.tables.fusions, bounds.tables.tensors, bounds.tables.chip
-    moved = slice(int(fusions.tensor_start[row]), int(fusions.tensor_start[row + 1]))
+    moved = np.arange(int(fusions.tensor_start[row]), int(fusions.tensor_start[row + 1]))
+    writes = int((fusions.within[moved][: int(fusions.writes[row])] < 0).sum())
+    moved = moved[fusions.within[moved] < 0]
     dots = range(int(fusions.dot_start[row]), int(fusions.dot_start[row + 1]))
     tensor, whole = fusions.tensor[moved].tolist(), fusions.whole[moved].tolist()
     unit, feeding = bounds.unit_of_tensor, chip.feeding if dots else 1.0
@@ -624,7 +649,7 @@ def _roofline(bounds: Bounds, row: int) -> list[Sum]:
     ]
     if not dots:
         return [read, [handled(x, chip.each_element) for x in tensor]]
-    narrow = [x for x in tensor[: int(fusions.writes[row])] if tensors.itemsize[x] < WIDE]
+    narrow = [x for x in tensor[:writes] if tensors.itemsize[x] < WIDE]
     return [read, arithmetic, *([handled(x, chip.each_rounded)] for x in narrow)]
 
 

@@ -17,6 +17,7 @@ from toast.costmodel.passes.cse import merge_identical_ops
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.layout_assignment import OtherLayouts, assign_layouts
 from toast.costmodel.passes.row_layouts import RowLayouts, row_layouts
+from toast.costmodel.passes.scatter_fusion import added_inside
 from toast.costmodel.program.buffers import reusing_results
 from toast.costmodel.program.contractions import contraction_seconds
 from toast.costmodel.program.sharding_units import Layouts
@@ -37,6 +38,7 @@ _FOR_ROWS = (
     "positions",
     "other_layouts",
     "row_layouts",
+    "within",
 )
 _FOR_COLUMNS = ("copies",)
 """Terms whose rows nothing asks for once the columns are made of them."""
@@ -121,6 +123,11 @@ class Listing:
         return row_layouts(self.program, self.fusion)
 
     @cached_property
+    def within(self) -> Ints:
+        """For each value the sum of rows inside which it may be made, or -1."""
+        return added_inside(self.program, self.fusion, self.device.tile[1])
+
+    @cached_property
     def reused(self) -> dict[int, int]:
         """Results that take over the buffers of arguments."""
         return reusing_results(self.program)
@@ -135,6 +142,7 @@ class Listing:
             self.reused,
             self.other_layouts,
             self.row_layouts,
+            self.within,
         )
 
     @cached_property

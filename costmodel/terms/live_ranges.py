@@ -9,6 +9,7 @@ import numpy as np
 from toast.analysis.program import Floats, Ints
 from toast.costmodel.passes.buffer_assignment import LiveRanges, joined
 from toast.costmodel.program.dataflow import Bools
+from toast.costmodel.program.lookups import ALWAYS
 from toast.costmodel.terms.dependents import OwningUnits, Pairs, paired, through
 from toast.costmodel.terms.journal import AGAIN, LASTING, PLACES, Entry
 from toast.costmodel.terms.manual_computations import manual_ranges
@@ -26,9 +27,10 @@ class LiveRangeColumns(NamedTuple):
 
     `width` is the part of the tensor's bytes that is stored, `lies` how (see `lookups`), `stay` how
     they may be on the chip, or `AGAIN` where the row is no memory, but the `part` of it that can be
-    let go of (1 for all others). While the row `unsummed` of
-    partial sums is summed over devices, a row is not there (-1 for none), unless they are added to
-    others before, or those of a row `mate` or `scattered_mate` to them, as in `SumColumns`.
+    let go of (1 for all others). While the row `unsummed` of partial sums is summed over devices, a
+    row is not there (-1 for none), unless they are added to others before, or those of a row `mate`
+    or `scattered_mate` to them, as in `SumColumns`. Nor is it where it is made inside the sum of
+    rows `within`, a tensor (-1: of none).
     """
 
     tensor: Ints
@@ -42,6 +44,7 @@ class LiveRangeColumns(NamedTuple):
     unsummed: Ints
     mate: Ints
     scattered_mate: Ints
+    within: Ints
 
 
 class LiveRangeScratch(NamedTuple):
@@ -78,6 +81,7 @@ def live_range_columns(live: LiveRanges, listing: Listing) -> LiveRangeColumns:
         unsummed=unsummed,
         mate=mate,
         scattered_mate=scattered_mate,
+        within=live.within,
     )
 
 
@@ -87,11 +91,14 @@ def live_range_scratch(ranges: LiveRangeColumns, stale: Bools) -> LiveRangeScrat
 
 
 def live_range_dependencies(ranges: LiveRangeColumns, owners: OwningUnits) -> Pairs:
-    """A buffer depends on its tensor, and on all that the product does for which it is kept."""
+    """A buffer depends on its tensor and table, and on the product or sum for which it is kept."""
     own = paired((np.arange(len(ranges.tensor)), owners.tensor[ranges.tensor]))
     joined_rows = ranges.unsummed, ranges.mate, ranges.scattered_mate
     products = [through(rows, owners.terms["partial_sums"]) for rows in joined_rows]
-    return np.concatenate([own, *products])
+    sums = np.where(ranges.within < 0, ranges.tensor, ranges.within)
+    rows = np.arange(len(sums))
+    beside = paired((rows, owners.tensor[sums]), (rows, owners.table[ranges.tensor]))
+    return np.concatenate([own, *products, beside])
 
 
 def _stored(sources: Sources, row: int) -> Stored:
@@ -113,10 +120,12 @@ def _again(sources: Sources, _row: int, _place: int) -> Runs:
 def _bound(bounds: Bounds) -> None:
     """Buffers without padding, less what can be let go of.
 
-    What is there unless devices sum is left out: several units decide on it.
+    What is there unless devices sum is left out: several units decide on it. So is what is there
+    only where a layout differs, or unless it is made inside a sum of rows.
     """
     ranges = bounds.tables.live_ranges
-    there = ranges.first <= ranges.last
+    there = (ranges.first <= ranges.last) & np.isin(ranges.lies, ALWAYS)
+    there &= ranges.within < 0
     for row in np.flatnonzero(there & (ranges.unsummed < 0)).tolist():
         tensor, size = int(ranges.tensor[row]), float(ranges.width[row])
         size = -size * float(ranges.part[row]) if ranges.stay[row] == AGAIN else size

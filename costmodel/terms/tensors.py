@@ -10,6 +10,7 @@ from toast.analysis.program import Floats, Ints, Program
 from toast.costmodel.compilers.rules import LayoutAssignmentRules
 from toast.costmodel.passes.matrix_layouts import matrices, matrix_rows
 from toast.costmodel.passes.space_to_batch import image_rows, images
+from toast.costmodel.passes.window_layouts import column_rows, table_rows
 from toast.costmodel.program.arrays import flat, floats, starts
 from toast.costmodel.program.sharding_units import Layouts
 
@@ -19,7 +20,8 @@ class Tensors(NamedTuple):
 
     By dimension: the size and the item that says which axes it has, or -1. `image` [tensors, 8] is
     as `space_to_batch.Image.row`, `matrix` [tensors, 2] the dimensions of the matrices of a batch,
-    or -1.
+    or -1. `columns` [tensors] are as bits the dimensions that fill columns where it lies row by
+    row, `table` [tensors] is that in which it is looked up, or to which it is added, or -1.
     """
 
     itemsize: Floats
@@ -28,6 +30,8 @@ class Tensors(NamedTuple):
     dim_item: Ints
     image: Ints
     matrix: Ints
+    columns: Ints
+    table: Ints
 
 
 class TensorScratch(NamedTuple):
@@ -51,6 +55,8 @@ def tensor_columns(program: Program, layouts: Layouts, rules: LayoutAssignmentRu
         dim_item=flat([[item for _, item in row] for row in dims]),
         image=image_rows(layouts, images(program, rules)),
         matrix=matrix_rows(layouts, matrices(program, rules)),
+        columns=column_rows(program, layouts),
+        table=table_rows(program, layouts),
     )
 
 

@@ -202,7 +202,7 @@ def test_only_rows_of_changed_units_are_priced_again() -> None:
 
 def owners_of_three() -> OwningUnits:
     """Three units of one item and a tensor each."""
-    return OwningUnits(item=np.arange(3), tensor=np.arange(3))
+    return OwningUnits(item=np.arange(3), tensor=np.arange(3), table=np.full(3, -1))
 
 
 def rows_of_unit(pairs: Pairs, unit: int) -> list[int]:
@@ -266,6 +266,11 @@ def test_sums_that_are_added_to_others_depend_on_those() -> None:
 
 def test_a_tensor_without_items_depends_on_no_unit() -> None:
     tensors = training_step(TPU).tables.tensors._replace(
-        itemsize=np.ones(3), start=some(0, 1, 2, 2), dim_item=some(0, -1)
+        itemsize=np.ones(3),
+        start=some(0, 1, 2, 2),
+        dim_item=some(0, -1),
+        table=some(-1, 0, -1),
     )
-    assert owning_units(unit_of_items(3), tensors).tensor.tolist() == [0, -1, -1]
+    owners = owning_units(unit_of_items(3), tensors)
+    assert owners.tensor.tolist() == [0, -1, -1]
+    assert owners.table.tolist() == [-1, 0, -1]

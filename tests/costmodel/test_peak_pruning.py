@@ -166,6 +166,7 @@ def repeated(
         unsummed=unsummed,
         mate=mate,
         scattered_mate=np.full(len(held[0]), -1),
+        within=np.full(len(held[0]), -1),
     )
     gaps = np.minimum(copied[1:] + np.array([[1], [-1]]), end)
     gaps[:, copied[0] % 2 == 0] = copied[2, copied[0] % 2 == 0] + np.array([[1], [0]])

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.probes.convolution_tiling import CONVOLUTIONS
 from benchmarks.probes.nets import chain
 from benchmarks.probes.programs import lowered
+from benchmarks.probes.scatter_fusion import SUMS
 from tests.costmodel.pressed import sorted_twice
 from tests.costmodel.profiles import holding
 from tests.costmodel.texts import GPU, TPU, Dim, main, maps, product, sums
@@ -152,6 +153,7 @@ CASES = {
     "fourier_transforms": Case(
         module=lambda: lowered(lambda x: jnp.abs(jnp.fft.rfft(x)), (64, 4096))
     ),
+    "scatter_fusion": Case(module=SUMS["as looked up"].module),
     "cse": Case(
         module=text(f"{X} {W}", [product(f"p:{S}", X, W), product(f"q:{S}", X, W)], f"p:{S} q:{S}")
     ),
@@ -228,6 +230,7 @@ def test_every_file_of_the_passes_belongs_to_one() -> None:
         "grouped_images",
         "matrix_layouts",
         "row_layouts",
+        "window_layouts",
     }
 
 
