@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from toast.analysis.jit import inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.convolution import WIDEST, blocking, grouped
+from toast.costmodel.kernels.convolution import HANDED, WIDEST, blocking, grouped
 from toast.costmodel.kernels.incremental import (
     in_blocks,
     in_rows,
@@ -150,7 +150,8 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
             partial = True
             size = s.tensors.stored[t.fusions.dot_sums[k]]
             sums += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
-        if t.fusions.dot_window[k, WIDEST] > 0 and t.chip.hands_over:
+        handed = t.chip.hands_over and t.fusions.dot_passage[k, HANDED]
+        if t.fusions.dot_window[k, WIDEST] > 0 and handed:
             made = t.fusions.dot_sums[k]
             fed = max(fed, _elements(t, s, made), grouped(t, s, k)[0])
         for operand in range(2):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ROW, WIDEST, APART, SPREAD, SPLITS, GROUP, MADE = range(7)
 """The columns of `dot_window`."""
+ENTERS, LEAVES, HANDED = range(3)
+"""The columns of `dot_passage`."""
 
 
 @inner
@@ -99,14 +101,27 @@ def _apart_in_blocks(t: Tables, s: Scratch, dot: int) -> bool:
 
 @inner
 def blocking(t: Tables, s: Scratch, dot: int) -> float:
-    """Seconds to bring the images that a convolution reads into blocks, and their tiles."""
-    handled = 0.0
+    """Seconds to bring images into blocks, and their tiles, and to bring them back.
+
+    Those that a convolution reads, where no other one left them so, and what it makes, where none
+    takes it so.
+    """
+    handled, passage = 0.0, t.fusions.dot_passage[dot]
     if t.fusions.dot_window[dot, WIDEST] > 1:
         for operand in range(2):
-            tensor = t.fusions.dot_operand[dot, operand, 1]
-            blocks = in_blocks(t, s, tensor) if t.tensors.image[tensor, 0] >= 0 else 0.0
-            if blocks > 0.0:
-                size = s.tensors.local[tensor] / max(t.tensors.itemsize[tensor], 1.0)
-                tiles = padding(t, s, tensor, True)
-                handled += size * blocks * (tiles + min(tiles, in_lines(t, s, tensor))) / 2
+            if passage[ENTERS]:
+                handled += _brought(t, s, t.fusions.dot_operand[dot, operand, 1], passage[HANDED])
+        if passage[LEAVES]:
+            handled += _brought(t, s, t.fusions.dot_sums[dot], passage[HANDED])
     return handled / t.chip.blocking
+
+
+@inner
+def _brought(t: Tables, s: Scratch, tensor: int, tiled: bool) -> float:
+    """Elements that are handled to bring an image into blocks, or back; of one in tiles these."""
+    blocks = in_blocks(t, s, tensor) if t.tensors.image[tensor, 0] >= 0 else 0.0
+    if blocks == 0.0:
+        return 0.0
+    size = s.tensors.local[tensor] / max(t.tensors.itemsize[tensor], 1.0)
+    tiles = padding(t, s, tensor, True) if tiled else 1.0
+    return float(size * blocks * (tiles + min(tiles, in_lines(t, s, tensor))) / 2)

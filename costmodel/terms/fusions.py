@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import BARRIER, CONSTRAINT, Floats, Ints, Program
+from toast.costmodel.passes.convolution_chains import TRAINED, Passage, passages
 from toast.costmodel.passes.convolution_tiling import (
     NO_WINDOW,
     FilterWindow,
@@ -52,9 +53,9 @@ Operand = tuple[int, int, float, float, bool]
 class Dot(NamedTuple):
     """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
 
-    `window` is a convolution's, on a TPU. `operands` are (tensor stored, tensor read, bytes in
-    memory relative to the operand's own of what it is computed of, and of the operand where it is
-    brought there from another layout, if arithmetic makes it inside).
+    `window` and `passage` are a convolution's, on a TPU. `operands` are (tensor stored, tensor
+    read, bytes in memory relative to the operand's own of what it is computed of, and of the
+    operand where it is brought there from another layout, if arithmetic makes it inside).
     """
 
     unit: int
@@ -63,6 +64,7 @@ class Dot(NamedTuple):
     sides: Sides
     operands: tuple[Operand, ...]
     window: FilterWindow
+    passage: Passage
 
 
 Placed = tuple[int, float]
@@ -107,10 +109,10 @@ class Fusions(NamedTuple):
     reductions, from `reduced_start` on, and of each the tensors that it may read: as it does alone,
     and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
-    device, its `window` (a TPU's convolutions), the sides of its factors from `side_start` on and
-    their sizes; of its operands [contractions, 2] the tensors stored and read, the widths of
-    elements as they are stored and as they are brought from another layout, and whether arithmetic
-    inside the fusion makes them.
+    device, its `window` and `passage` (a TPU's convolutions), the sides of its factors from
+    `side_start` on and their sizes; of its operands [contractions, 2] the tensors stored and read,
+    the widths of elements as they are stored and as they are brought from another layout, and
+    whether arithmetic inside the fusion makes them.
     """
 
     weight: Floats
@@ -127,6 +129,7 @@ class Fusions(NamedTuple):
     dot_width: Floats
     dot_computed: Ints
     dot_window: Ints
+    dot_passage: Ints
     side_start: Ints
     side_of: Ints
     side_size: Ints
@@ -285,6 +288,18 @@ class RowMaker:
     def _windows(self) -> dict[int, FilterWindow]:
         return windows(self.program, self.fusion.profile.convolution_tiling)
 
+    @cached_property
+    def _passages(self) -> dict[int, Passage]:
+        return passages(self.program)
+
+    @cached_property
+    def _passing(self) -> Ints:
+        """For each op a number by the passage of what it convolves."""
+        found = np.full(self.program.ops, -1)
+        for op, one in self._passages.items():
+            found[op] = 4 * one.enters + 2 * one.leaves + one.handed
+        return found
+
     def identity(self) -> list[Ints]:
         """Of each fusion numbers that together are equal only where its row is."""
         launched = self.fusion.launched
@@ -361,7 +376,8 @@ class RowMaker:
             self._narrow,
             self._computed[value],
         )
-        number, _ = distinct_rows(self._op_number, distinct(program.op_uses, of_use)[0])
+        uses, _ = distinct(program.op_uses, of_use)
+        number, _ = distinct_rows(self._op_number, uses, self._passing)
         return number
 
     def row(self, number: int) -> LaunchedRow:
@@ -376,6 +392,7 @@ class RowMaker:
                 sides=fusion.sides.get(op, ()) or self._convolved.get(op, ()),
                 operands=self._operands(op),
                 window=self._windows.get(op, NO_WINDOW),
+                passage=self._passages.get(op, TRAINED),
             )
             for op in one.contractions
         )
@@ -531,6 +548,9 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         dot_computed=_computed([dot.operands for row in dots for dot in row]),
         dot_window=ints([n for row in dots for dot in row for n in dot.window]).reshape(
             -1, len(NO_WINDOW)
+        ),
+        dot_passage=ints([n for row in dots for dot in row for n in dot.passage]).reshape(
+            -1, len(TRAINED)
         ),
         dot_width=_widths([dot.operands for row in dots for dot in row]),
         reduced_start=starts(reductions),

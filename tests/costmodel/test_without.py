@@ -226,6 +226,7 @@ def test_every_file_of_the_passes_belongs_to_one() -> None:
         "output_fusion",
         "repeated_operands",
         "blocked_images",
+        "convolution_chains",
         "convolution_groups",
         "grouped_images",
         "matrix_layouts",

@@ -1,0 +1,68 @@
+"""Convolutions without gradients leave images as the next one takes them, as on a TPU."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchmarks.probes.convolution_chains import CHAINS, LONG, SHORT, residual
+from benchmarks.probes.figures import golden
+from benchmarks.probes.nets import conv, step
+from benchmarks.probes.programs import lowered_of
+from tests.modules import analysed
+from toast.costmodel.evaluator import Evaluator
+from toast.costmodel.hardware.devices import find
+from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.convolution_chains import TRAINED, Passage, passages
+
+V5E = "tpu-v5e"
+RATE = 1.503e9
+"""Cycles a second of a v5e."""
+SHORTS = [name for name, one in CHAINS.items() if one.layers == SHORT]
+
+
+def priced(name: str) -> float:
+    """Cycles."""
+    evaluator = Evaluator(analysed(CHAINS[name].module()), Mesh.parse("all=8"), find(V5E))
+    return evaluator.cost(()).compute * RATE
+
+
+@pytest.mark.parametrize("name", SHORTS)
+def test_a_layer_takes_about_as_long_as_libtpu_estimates(name: str) -> None:
+    """Of few images it was five times as long, as if each were brought into blocks anew."""
+    longer = name.replace(f"{SHORT} layers", f"{LONG} layers")
+    wanted = golden("convolution_chains", longer, V5E) - golden("convolution_chains", name, V5E)
+    assert priced(longer) - priced(name) == pytest.approx(wanted, rel=0.45)
+
+
+@pytest.mark.parametrize("name", SHORTS)
+def test_a_chain_begins_and_ends_as_long_as_libtpu_estimates(name: str) -> None:
+    assert priced(name) == pytest.approx(golden("convolution_chains", name, V5E), rel=0.62)
+
+
+def passing(function: object, channels: int = 8, filters: int = 2) -> list[Passage]:
+    """How each convolution of a function passes images on."""
+    image = jax.ShapeDtypeStruct((8, 16, 16, channels), jnp.float32)
+    given = [jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)] * filters
+    return list(passages(analysed(lowered_of(function, image, given)).program).values())
+
+
+def test_a_chain_is_entered_once_and_left_once() -> None:
+    first, second = Passage(True, False, False), Passage(False, True, False)
+    assert passing(residual) == [first, second]
+    biased = passing(lambda x, w: conv(conv(x, w[0]) + jnp.arange(8.0), w[1]))
+    assert biased == [first, second]
+
+
+def test_what_is_joined_with_an_argument_or_pooled_enters_again() -> None:
+    both = Passage(True, True, False)
+    joined = passing(lambda x, w: conv(conv(x, w[0]) * jnp.sin(x), w[1]))
+    assert joined == [Passage(True, False, False), both]
+    halved = passing(lambda x, w: conv(conv(x, w[0])[:, ::2, ::2], w[1]))
+    assert halved == [both, both]
+
+
+def test_steps_of_training_hand_all_images_over() -> None:
+    program = analysed(step(8, 16, 16, 2)).program
+    assert set(passages(program).values()) == {TRAINED}
