@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -41,7 +43,7 @@ def test_a_chain_begins_and_ends_as_long_as_libtpu_estimates(name: str) -> None:
     assert priced(name) == pytest.approx(golden("convolution_chains", name, V5E), rel=0.62)
 
 
-def passing(function: object, channels: int = 8, filters: int = 2) -> list[Passage]:
+def passing(function: Callable[..., object], channels: int = 8, filters: int = 2) -> list[Passage]:
     """How each convolution of a function passes images on."""
     image = jax.ShapeDtypeStruct((8, 16, 16, channels), jnp.float32)
     given = [jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)] * filters
