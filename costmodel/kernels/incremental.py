@@ -93,7 +93,7 @@ def _measure(t: Tables, s: Scratch, tensor: int) -> None:
     tiled = t.chip.fills_tiles and size > 0.0
     s.tensors.given[tensor] = _as_given(t, s, tensor, size) if tiled else size
     s.tensors.stored[tensor] = s.tensors.given[tensor]
-    if t.tensors.image[tensor, 0] >= 0:
+    if t.tensors.image[tensor, 0] >= 0 and size > 0.0:
         s.tensors.stored[tensor] = _in_tiles(t, s, tensor, size)
     elif tiled and t.tensors.matrix[tensor, 0] >= 0:
         s.tensors.stored[tensor] = _in_matrices(t, s, tensor, size)
@@ -230,7 +230,9 @@ def in_rows(t: Tables, s: Scratch, tensor: int, table: bool) -> float:
 
 @inner
 def _by_row(t: Tables, s: Scratch, tensor: int) -> float:
-    return float(by_row(t, s, tensor, s.tensors.local[tensor]))
+    """The bytes of a tensor row by row; what has no elements takes none."""
+    size = float(s.tensors.local[tensor])
+    return float(by_row(t, s, tensor, size)) if size > 0.0 else 0.0
 
 
 @inner

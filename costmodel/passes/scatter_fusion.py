@@ -37,7 +37,8 @@ def added_inside(program: Program, fusion: Fusion, columns: int) -> Ints:
     readers[program.use_value[[result.use for result in program.results]]] += 1
     for op in np.flatnonzero(adds_rows(program, fusion)).tolist():
         uses = program.uses_of(op)
-        pending = [program.sources[uses[-1]]] if len(uses) == OPERANDS else []
+        added = program.sources[uses[-1]]
+        pending = [added] if len(uses) == OPERANDS and program.shape(added) else []
         while pending:
             value = pending.pop()
             maker = program.makers[value]

@@ -82,3 +82,23 @@ def test_what_is_explained_adds_up(name: str) -> None:
     evaluator = priced(name, mesh="a=2,b=4")
     for action in every_action(evaluator):
         assert_adds_up(evaluator, (action,))
+
+
+def test_single_numbers_and_sums_without_rows_are_priced() -> None:
+    """`x.at[3].set(y)` adds no row, and nothing is added to a sum of no rows."""
+
+    def numbers(x: jax.Array, place: jax.Array, y: jax.Array) -> jax.Array:
+        return x.at[3].set(jnp.sin(y)).at[place].add(jnp.cos(y))
+
+    def none(x: jax.Array, places: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum(jnp.sin(x), places, 0)
+
+    one, place = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
+    rows = jax.ShapeDtypeStruct((16, COLUMNS), jnp.float32)
+    for module in (
+        lowered_of(numbers, jax.ShapeDtypeStruct((16,), jnp.float32), place, one),
+        lowered_of(none, rows, jax.ShapeDtypeStruct((16,), jnp.int32)),
+    ):
+        evaluator = Evaluator(analysed(module), Mesh.parse("all=8"), find("tpu-v5e"))
+        for state in [(), *((action,) for action in every_action(evaluator))]:
+            assert evaluator.cost(state).room >= 0.0
