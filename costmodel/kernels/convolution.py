@@ -118,7 +118,10 @@ def blocking(t: Tables, s: Scratch, dot: int) -> float:
 
 @inner
 def _brought(t: Tables, s: Scratch, tensor: int, tiled: bool) -> float:
-    """Elements that are handled to bring an image into blocks, or back; of one in tiles these."""
+    """Elements that are handled to bring an image into blocks, or back.
+
+    If it is `tiled`, with those that fill up its tiles.
+    """
     blocks = in_blocks(t, s, tensor) if t.tensors.image[tensor, 0] >= 0 else 0.0
     if blocks == 0.0:
         return 0.0

@@ -2,8 +2,8 @@
 
 A TPU looks up windows one after another, and adds them up so. Of a row the last dimension fills
 columns, and of a window of several dimensions the two that are padded least: where `x[:, places]`
-takes images with 3 channels apart by their lines, these are pixels and examples. Windows lie so
-where that does in which they are looked up, or to which they are added.
+takes lines of images with 3 channels, these are pixels and examples. Windows lie so where the table
+does in which they are looked up, or to which they are added.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Ints, Program
-from toast.costmodel.passes.scatter_expander import GATHER, INDICES, SCATTER
+from toast.costmodel.passes.scatter_expander import GATHER, INDICES, OPERANDS, SCATTER
 from toast.costmodel.program.sharding_units import Layouts
 
 
@@ -37,6 +37,8 @@ def windows_of(program: Program) -> list[Windows]:
     found = []
     for op in program.ops_named(GATHER, SCATTER):
         uses, gathers = program.uses_of(op), program.kind(op) == GATHER
+        if not gathers and len(uses) != OPERANDS:
+            continue
         made = program.values_of(op)[0]
         names = program.def_names(made) if gathers else program.use_names(uses[-1])
         placed = {*program.use_names(uses[INDICES]).tolist()} - {-1}
