@@ -40,6 +40,37 @@ def in_a_row(rows: int = 64, width: int = 32) -> bytes:
     return lowered(step, (rows, width), *[(width, width)] * 2)
 
 
+def norm(squares: bool, rows: int = 64, width: int = 32) -> bytes:
+    """A norm over a batch: of the mean of the `squares`, or of what is less the mean."""
+
+    def step(x: Any, w: Any, v: Any) -> Any:
+        y = x @ w
+        mean = y.mean(0)
+        variance = (y * y).mean(0) - mean**2 if squares else ((y - mean) ** 2).mean(0)
+        return (y - mean) / jnp.sqrt(variance + 1.0) @ v
+
+    return lowered(step, (rows, width), *[(width, width)] * 2)
+
+
+def heads(count: int, rows: int = 64, width: int = 32) -> bytes:
+    """So many products of one input, of which the next product is made."""
+
+    def step(x: Any, out: Any, *weights: Any) -> Any:
+        return jnp.prod(jnp.stack([jnp.tanh(x @ w) for w in weights]), 0) @ out
+
+    return lowered(step, (rows, width), *[(width, width)] * (count + 1))
+
+
+def two_types(rows: int = 64, width: int = 32) -> bytes:
+    """Two sums at one moment, one of them of 16 bits."""
+
+    def step(x: Any, w: Any) -> Any:
+        one, other = x.sum(0), x.astype(jnp.bfloat16).sum(0, dtype=jnp.bfloat16)
+        return (x * one * jnp.tanh(other)) @ w
+
+    return lowered(step, (rows, width), (width, width))
+
+
 ROWS, COLUMNS = (((0, 0), 0),), (((0, 1), 0),)
 LAYOUTS = {
     f"{count} of {width**2 * 4 // 2**20} MiB": Layout(
@@ -49,6 +80,10 @@ LAYOUTS = {
 } | {
     "waited for by a product": Layout(program=chain, mesh="a=4", choices=COLUMNS),
     "one after another": Layout(program=in_a_row, mesh="a=4", choices=ROWS),
+    "a mean and that of squares": Layout(program=partial(norm, True), mesh="a=4", choices=ROWS),
+    "a mean and what is less it": Layout(program=partial(norm, False), mesh="a=4", choices=ROWS),
+    "three products of one input": Layout(program=partial(heads, 3), mesh="a=4", choices=COLUMNS),
+    "of two types": Layout(program=two_types, mesh="a=4", choices=ROWS),
 }
 
 

@@ -56,7 +56,10 @@ def _kind(side: int) -> int:
 
 @inner
 def _gather(t: Tables, s: Scratch) -> None:
-    """Fill the groups: sums of one kind over the same axes in a run of one loop."""
+    """Fill the groups: sums of one kind over the same axes in a run of one loop, or at one moment.
+
+    What is scattered while products wait for it is sent by itself.
+    """
     for n in range(len(t.partial_sums.combined)):
         k, loop = t.partial_sums.combined[n], t.partial_sums.combined_loop[n]
         for side in range(2):
@@ -68,6 +71,8 @@ def _gather(t: Tables, s: Scratch) -> None:
             to = side
             if side == SCATTERED and s.reduce_scatters.whole[k]:
                 to, alone = WHOLE, many * duration(t, ALL_REDUCE, axes, size / many)
+            if to == SCATTERED and loop >= t.partial_sums.loops:
+                continue
             s.combiner.joint[loop, to, axes, MANY] += many
             s.combiner.joint[loop, to, axes, BYTES] += size
             if 2.0 * size < many * t.chip.late_bytes:

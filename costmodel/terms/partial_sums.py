@@ -15,6 +15,7 @@ from toast.costmodel.passes.algebraic_simplifier import joined_reductions
 from toast.costmodel.passes.all_reduce_combiner import combine_sums
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER, reassociate_sums
 from toast.costmodel.passes.fusion import Fusion, batch_dims
+from toast.costmodel.passes.moments import ALONE, kinds_of_moments
 from toast.costmodel.passes.output_fusion import joined_products, updates_inside
 from toast.costmodel.passes.while_loop_all_reduce_motion import (
     HERE,
@@ -54,8 +55,8 @@ class PartialRow(NamedTuple):
     dimensions of a product are of a batch, `behind` the loop behind which it may be summed where
     the tensors of each pair of `alike` have one layout, `cut` the tensor that a TPU cuts slices of,
     or -1, `flattened` the dimension of the rows of a product or lookup that is made as a matrix, or
-    -1. The sum is sent with others in the runs of the loop `combined_in`; by itself where that is
-    -1.
+    -1. The sum is sent with others in the runs of the loop, or at the moments of the kind, that it
+    is `combined_in`; by itself where that is -1.
     """
 
     items: tuple[int, ...]
@@ -80,10 +81,11 @@ class PartialSums(NamedTuple):
     (`scattered_with`); `passes` over what is made of the sums; dimensions of a `batch`; how often
     the loop runs behind which it may be summed (`loop_trips`), how many bytes it adds up relative
     to those that are made (`loop_share`), and the pairs of tensors from `alike_start` on whose
-    layouts are then alike (`alike_one`, `alike_other`); the loop in whose runs it is `combined_in`
-    one collective with others, or -1; the dimension of the rows of a product or lookup that is
-    `flattened` to a matrix, or -1. `combined` are the results of which that is so, with their
-    `combined_loop`; `loop_runs` by loop.
+    layouts are then alike (`alike_one`, `alike_other`); the loop in whose runs, or the kind of
+    moments at which it is `combined_in` one collective with others, or -1; the dimension of the
+    rows of a product or lookup that is `flattened` to a matrix, or -1. `combined` are the results
+    that are sent with others, with their `combined_loop`; `loop_runs` by loop, and then by kind of
+    moment. The first `loops` of these are loops.
     """
 
     weight: Floats
@@ -110,6 +112,7 @@ class PartialSums(NamedTuple):
     combined: Ints
     combined_loop: Ints
     loop_runs: Floats
+    loops: int
 
 
 class PartialSumScratch(NamedTuple):
@@ -131,7 +134,8 @@ class Partials:
     """Ops with partial sums, in order, and the number of the row of each; `rows` with weights.
 
     `trips` is how often each is summed: not at all what the one before it that is equal summed.
-    `runs` is how often each loop runs; see `combined_in`.
+    `runs` is how often each loop runs, and after these `loops` how many moments there are of each
+    kind; see `combined_in`.
     """
 
     rows: Counter[PartialRow]
@@ -139,6 +143,7 @@ class Partials:
     row: Ints
     trips: Floats
     runs: Floats
+    loops: int
 
     @cached_property
     def of_op(self) -> dict[int, int]:
@@ -170,7 +175,8 @@ def partial_sum_rows(listing: Listing) -> Partials:
     factors, owner, summing = factors[order], owner[order], summing[order]
     ops = _concerned(program, layouts, summing)
     loops, loop = _behind(program, layouts, fusion)
-    combined_in, runs = combine_sums(program, fusion.profile.all_reduce_combiner)
+    combined_in, loop_runs = combine_sums(program, fusion.profile.all_reduce_combiner)
+    runs = loop_runs
     columns = _Columns(
         *_items(program, layouts, factors, owner, summing, ops),
         *_results(program, layouts, ops),
@@ -181,6 +187,8 @@ def partial_sum_rows(listing: Listing) -> Partials:
         combined_in=combined_in[ops],
         flattened=_flattened(program, fusion)[ops],
     )
+    if fusion.profile.all_reduce_combiner.combines:
+        columns, runs = _with_moments(program, columns, ops, runs)
     sums = reassociate_sums(program, fusion.flow, fusion.profile.all_reduce_reassociate)
     leaders = [_places(program, ops)[of[ops]] for of in sums]
     number, first = columns.identity(), ops
@@ -191,7 +199,8 @@ def partial_sum_rows(listing: Listing) -> Partials:
     trips = np.where(_again(program, ops, number, listing.first_op), 0.0, program.op_trips[ops])
     weights = np.bincount(number, weights=trips, minlength=len(rows))
     counted = Counter(dict(zip(rows, weights.tolist(), strict=True)))
-    return Partials(rows=counted, ops=ops, row=number, trips=trips, runs=runs)
+    many = len(loop_runs)
+    return Partials(rows=counted, ops=ops, row=number, trips=trips, runs=runs, loops=many)
 
 
 class _Columns(NamedTuple):
@@ -235,6 +244,16 @@ class _Columns(NamedTuple):
             combined_in=int(self.combined_in[n]),
             flattened=int(self.flattened[n]),
         )
+
+
+def _with_moments(
+    program: Program, columns: _Columns, ops: Ints, runs: Floats
+) -> tuple[_Columns, Floats]:
+    """The same, with the kinds of moments at which sums are sent as further loops with `runs`."""
+    waiting = (np.diff(columns.item_start) > 0) & (columns.combined_in == ALONE)
+    kind, many = kinds_of_moments(program, ops, waiting, columns.identity())
+    sent = np.where(kind == ALONE, columns.combined_in, len(runs) + kind)
+    return columns._replace(combined_in=sent), np.append(runs, many)
 
 
 def _led(leader: Ints, number: Ints) -> Ints:
@@ -396,6 +415,7 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         combined_in=combined_in,
         flattened=ints([row.flattened for row in rows]),
         loop_runs=partials.runs,
+        loops=partials.loops,
         combined=np.flatnonzero(loops >= 0),
         combined_loop=loops[loops >= 0],
         added_to=ints([row.before[0] for row in rows]),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.probes.all_reduce_combiner import LAYOUTS
 from benchmarks.probes.all_reduce_reassociate import LAYOUTS as ADDED
 from benchmarks.probes.figures import golden
+from benchmarks.probes.programs import lowered
 from tests.costmodel import profiles
 from tests.costmodel.texts import GPU, TPU, Dim, Priced, main, maps, product
 from tests.modules import analysed
@@ -117,6 +121,29 @@ def test_sums_of_a_loop_are_sent_in_each_of_its_runs() -> None:
     priced = Priced(LOOP, "a=4", GPU)
     (row,) = summed(priced, (X_ROWS, 0))
     assert row.count == 8.0, "one stacked, one needed, four times"
+
+
+def norms(layers: int) -> bytes:
+    """Layers of a product, added to what it is made of, and a norm over the rows."""
+
+    def step(x: Any, *weights: Any) -> Any:
+        for w in weights:
+            y = x + x @ w
+            mean = y.mean(0)
+            x = (y - mean) / jnp.sqrt((y * y).mean(0) - mean**2 + 1.0)
+        return x @ weights[0]
+
+    return lowered(step, (ROWS, WIDTH), *[(WIDTH, WIDTH)] * layers)
+
+
+def test_moments_of_equal_layers_are_one_kind() -> None:
+    """Two sums at each of three places: one row of twice three sums in the tables, not three."""
+    priced = Priced(norms(LAYERS), "a=4", TPU)
+    (row,) = summed(priced, (X_ROWS, 0))
+    assert row.count == LAYERS
+    sums = priced.evaluator.tables.partial_sums
+    assert (sums.loop_runs[sums.loops :] == [LAYERS]).all()
+    assert (sums.combined_loop == sums.loops).sum() == 1
 
 
 LAYERS = 3
