@@ -98,6 +98,15 @@ def _transforming(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
+def _unpacking(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds to unpack comparisons: to round an element of 16 bits, and two of 32."""
+    size = 0.0
+    for k in range(t.fusions.unpacked_start[row], t.fusions.unpacked_start[row + 1]):
+        size += s.tensors.stored[t.fusions.unpacked[k]]
+    return size / 2.0 * t.chip.each_rounded
+
+
+@inner
 def _epilogue(t: Tables, s: Scratch, row: int) -> float:
     """Seconds of the reductions of what a product of a fusion makes, run behind it.
 
@@ -236,6 +245,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         weight = t.fusions.weight[row]
         seconds += _copying(t, s, row) + _turning(t, s, row)
         seconds += _blocking(t, s, row) + _placing(t, s, row) + _transforming(t, s, row)
+        seconds += _unpacking(t, s, row)
         spent = weight * (seconds + t.chip.overhead)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent

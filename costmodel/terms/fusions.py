@@ -18,6 +18,7 @@ from toast.costmodel.passes.convolution_tiling import (
     windows,
 )
 from toast.costmodel.passes.dynamic_update_slice import UPDATE_SLICE
+from toast.costmodel.passes.error_functions import unpacked_values
 from toast.costmodel.passes.fourier_transforms import is_made_real, steps_of
 from toast.costmodel.passes.fusion import REDUCES, Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
@@ -82,8 +83,9 @@ class LaunchedRow(NamedTuple):
     `reduced` are, of its reductions, the tensors that each may read, its own first; `copied` those
     that are copied to another memory layout or buffer, or back. `placed` are the indices by which a
     loop places windows, `transformed` what Fourier transforms take or make. `by_row` says how all
-    that it moves lies (see `lookups`); `turned` are copied into rows or out of them. `updating`: it
-    is an update that a product runs inside.
+    that it moves lies (see `lookups`); `turned` are copied into rows or out of them; of `unpacked`
+    the comparisons of error functions are unpacked. `updating`: it is an update that a product runs
+    inside.
     """
 
     written: tuple[Moved, ...] = ()
@@ -94,6 +96,7 @@ class LaunchedRow(NamedTuple):
     placed: tuple[Placed, ...] = ()
     transformed: tuple[Transformed, ...] = ()
     turned: tuple[int, ...] = ()
+    unpacked: tuple[int, ...] = ()
     by_row: int = NO_ROWS
     updating: bool = False
 
@@ -104,10 +107,10 @@ class Fusions(NamedTuple):
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
     `whole` in memory, or made `within` a sum of rows (-1: of none); `copied` tensors; those that
     `placed` windows with `placed_launches` for each element; tensors that are `transformed` in so
-    many `transform_steps`; how all that it moves lies (`by_row`), `turned` tensors; whether it is
-    an update that a product runs inside (`updating`); its contractions, from `dot_start` on; its
-    reductions, from `reduced_start` on, and of each the tensors that it may read: as it does alone,
-    and as others want what it reads.
+    many `transform_steps`; how all that it moves lies (`by_row`), `turned` tensors, and `unpacked`
+    ones; whether it is an update that a product runs inside (`updating`); its contractions, from
+    `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
+    read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` and `passage` (a TPU's convolutions), the sides of its factors from
     `side_start` on and their sizes; of its operands [contractions, 2] the tensors stored and read,
@@ -146,6 +149,8 @@ class Fusions(NamedTuple):
     transform_steps: Floats
     turned_start: Ints
     turned: Ints
+    unpacked_start: Ints
+    unpacked: Ints
     by_row: Ints
     updating: Ints
 
@@ -180,6 +185,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         copied_values(program, fusion, listing.other_layouts),
         listing.row_layouts,
         listing.within,
+        unpacked_values(program, fusion),
         again,
         listing.device.tile[1],
     )
@@ -253,6 +259,7 @@ class RowMaker:
     copied_values: dict[int, list[int]]
     in_rows: RowLayouts
     within: Ints
+    unpacked: dict[int, list[int]]
     again: Bools
     tile: int
 
@@ -311,6 +318,7 @@ class RowMaker:
             self.in_rows.moving,
             self._sets(self.in_rows.turned),
             self._sets(self.in_rows.tables),
+            self._sets(self.unpacked),
             self._added(),
             self._updating.astype(np.int64),
         ]
@@ -405,6 +413,7 @@ class RowMaker:
             placed=self._placed(one),
             transformed=self._transformed(one),
             turned=_tensors(layouts, self.in_rows.turned.get(number, ())),
+            unpacked=_tensors(layouts, self.unpacked.get(number, ())),
             by_row=int(self.in_rows.moving[number]),
             updating=bool(self._updating[number]),
         )
@@ -566,6 +575,8 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         transform_steps=floats([steps for row in changed for _, steps in row]),
         turned_start=starts([row.turned for row in rows]),
         turned=flat([row.turned for row in rows]),
+        unpacked_start=starts([row.unpacked for row in rows]),
+        unpacked=flat([row.unpacked for row in rows]),
         by_row=ints([row.by_row for row in rows]),
         updating=ints([row.updating for row in rows]),
         side_start=starts(factors),
@@ -613,6 +624,7 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (rows_of(fusions.copied_start), owners.tensor[fusions.copied]),
         (rows_of(fusions.turned_start), owners.tensor[fusions.turned]),
         (rows_of(fusions.turned_start), owners.table[fusions.turned]),
+        (rows_of(fusions.unpacked_start), owners.tensor[fusions.unpacked]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (rows_of(fusions.transformed_start), owners.tensor[fusions.transformed]),
         (dots, fusions.dot_unit),

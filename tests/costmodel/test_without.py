@@ -227,6 +227,7 @@ def test_every_file_of_the_passes_belongs_to_one() -> None:
         "repeated_operands",
         "blocked_images",
         "convolution_chains",
+        "error_functions",
         "convolution_groups",
         "grouped_images",
         "matrix_layouts",
