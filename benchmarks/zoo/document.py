@@ -81,6 +81,9 @@ How a case is made:
   lookups of rows, sums of rows and sorts, so compiled steps lack them. What is priced for them is
   left out of the comparison as well (`unestimated_seconds` of a record). Loops of lookups it does
   estimate. Steps of which it estimates nothing but copies do not count.
+- For a v5e steps of training are compiled whole under several plans, and all others under the
+  searched plan. These were compiled by memory alone until the model had its rules for training, and
+  it knows them less well: a table below says how well.
 """
 
 

@@ -124,6 +124,7 @@ MAIN: Columns = (
     *MEMORY[1:],
     ("wire within 10 %", lambda one: _percent(one.wire.near)),
     ("time median", lambda one: _percent(one.time.median)),
+    ("time, nine in ten", lambda one: _percent(one.time.ninth)),
 )
 
 
