@@ -31,6 +31,9 @@ class FusionRules:
 
     `stores_repeated`: so is what a broadcast repeats for a product of several rows and columns.
 
+    `packs_comparisons`: those of an error function between two products of a batch are packed
+    beside the first and unpacked before the second.
+
     `launches_scalars`: what reads and makes nothing but scalars takes the time of a launch.
 
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
@@ -54,6 +57,7 @@ class FusionRules:
     stores_sliced: bool
     stores_looked_up: bool
     stores_repeated: bool
+    packs_comparisons: bool
     launches_scalars: bool
     operand_cost: float
     element_cost: float

@@ -99,7 +99,7 @@ def _transforming(t: Tables, s: Scratch, row: int) -> float:
 
 @inner
 def _unpacking(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to unpack comparisons: to round an element of 16 bits, and two of 32."""
+    """Seconds to unpack comparisons: those of rounding an element of 16 bits, twice for 32."""
     size = 0.0
     for k in range(t.fusions.unpacked_start[row], t.fusions.unpacked_start[row + 1]):
         size += s.tensors.stored[t.fusions.unpacked[k]]

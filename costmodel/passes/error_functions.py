@@ -22,7 +22,7 @@ PACKED_RANK = 3
 
 def unpacked_values(program: Program, fusion: Fusion) -> dict[int, list[int]]:
     """By fusion with a product the values before it whose comparisons it unpacks."""
-    if not (fusion.profile.fusion.stores_narrow_erf and named(program, ERRORS).any()):
+    if not (fusion.profile.fusion.packs_comparisons and named(program, ERRORS).any()):
         return {}
     packed, launched = _packed(program, fusion), fusion.launched
     found: dict[int, list[int]] = {}

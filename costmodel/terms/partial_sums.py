@@ -12,10 +12,13 @@ import numpy as np
 
 from toast.analysis.program import FactorKind, Floats, Ints, Program
 from toast.costmodel.passes.algebraic_simplifier import joined_reductions
-from toast.costmodel.passes.all_reduce_combiner import combine_sums
+from toast.costmodel.passes.all_reduce_combiner import (
+    ALONE,
+    combine_sums,
+    kinds_of_moments,
+)
 from toast.costmodel.passes.all_reduce_reassociate import SCATTER, reassociate_sums
 from toast.costmodel.passes.fusion import Fusion, batch_dims
-from toast.costmodel.passes.moments import ALONE, kinds_of_moments
 from toast.costmodel.passes.output_fusion import joined_products, updates_inside
 from toast.costmodel.passes.while_loop_all_reduce_motion import (
     HERE,

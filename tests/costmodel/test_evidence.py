@@ -17,6 +17,7 @@ from benchmarks.probes.figures import TARGETS, golden
 from benchmarks.probes.fusion import INSIDE, LAYERS
 from benchmarks.probes.fusion import PROBE as FUSION
 from benchmarks.probes.registry import PROBES
+from benchmarks.probes.scores import PROBE as SCORES
 from tests.costmodel.texts import GPU, TPU
 from tests.modules import analysed
 from toast.aot.target import CHIPS
@@ -114,6 +115,10 @@ def column_bytes(device: str) -> int:
     return int(found)
 
 
+EIGHT = Mesh.parse("all=8")
+STREAMED = pytest.mark.xfail(reason="few rows do not hide that a large table is streamed")
+LAUNCHED = pytest.mark.xfail(reason="a product in a loop starts sooner than other fusions")
+
 FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "fusion.fuses": (ALL, lambda d: len(launches("chain")(d)) == 1),
     "fusion.fuses_into_dot": (TPUS, stores("into a product", "product tanh exponential")),
@@ -121,6 +126,13 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "fusion.repeats_costly": (
         TPUS,
         lambda d: "".join(launches("costly op of two products")(d)).count("tanh") == 2,
+    ),
+    "fusion.packs_comparisons": (
+        TPUS,
+        lambda d: (
+            golden("error_functions", "4 x 512 in 32 bits", d)
+            > 1.5 * golden("error_functions", "4 x 512 with a tanh", d)
+        ),
     ),
     "fusion.stores_narrow_erf": (
         TPUS,
@@ -372,6 +384,21 @@ def test_products_by_themselves_are_near_the_probe(device: str) -> None:
         cycles = golden("dot_tiling", name, device) / clock
         assert once <= priced == pytest.approx(cycles, rel=0.15 if device != V3 else 0.25), name
         assert once < 0.7 * cycles or device == V3 or not name.startswith("f32"), name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("scores of 256 rows", marks=STREAMED),
+        pytest.param("scores of 1024 rows", marks=STREAMED),
+        pytest.param("scores of 4096 rows", marks=STREAMED),
+        pytest.param("64 products in a loop", marks=LAUNCHED),
+    ],
+)
+def test_products_of_inference_are_near_the_probe(name: str) -> None:
+    evaluator = Evaluator(analysed(SCORES.cases[name].module(TARGETS[TPU])), EIGHT, find(TPU))
+    cycles = evaluator.cost(()).compute * (CHIPS[TPU].clock or 0.0)
+    assert cycles == pytest.approx(golden("scores", name, TPU), rel=0.15)
 
 
 @pytest.mark.parametrize("device", [TPU, V5P, V3])

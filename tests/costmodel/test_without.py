@@ -231,7 +231,6 @@ def test_every_file_of_the_passes_belongs_to_one() -> None:
         "convolution_groups",
         "grouped_images",
         "matrix_layouts",
-        "moments",
         "row_layouts",
         "window_layouts",
     }

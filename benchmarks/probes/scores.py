@@ -1,0 +1,49 @@
+"""Products of inference: few rows by a table that is streamed, and products in a loop."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.probes.probe import Case, Compiled, Probe
+from benchmarks.probes.programs import lowered
+
+ROWS = (256, 1024, 4096)
+WORDS, COLUMNS = 32_000, 1024
+"""The table takes 125 MiB in 32 bits, nearly all of the memory on a v5e."""
+
+
+def greatest(x: Any, w: Any) -> Any:
+    """The greatest score of each row."""
+    return (x @ w.T).max(-1)
+
+
+def in_turn(x: Any, w: Any) -> Any:
+    """As many products in turn as there are rows, of operands that stay on the chip."""
+    return jax.lax.fori_loop(0, x.shape[0], lambda _, one: jnp.tanh(one @ w), x)
+
+
+def cycles(compiled: Compiled) -> int:
+    """Those that the compiler estimates for all."""
+    return int(sum(compiled.verdict.cycles.values()))
+
+
+PROBE = Probe(
+    name="scores",
+    figures="cycles of products in 32 bits",
+    targets=("tpu-v5e:2x4",),
+    cases={
+        f"scores of {rows} rows": Case.of(
+            partial(lowered, greatest, (rows, COLUMNS), (WORDS, COLUMNS), dtype="float32"), cycles
+        )
+        for rows in ROWS
+    }
+    | {
+        "64 products in a loop": Case.of(
+            partial(lowered, in_turn, (64, COLUMNS), (COLUMNS, COLUMNS), dtype="float32"), cycles
+        )
+    },
+)
