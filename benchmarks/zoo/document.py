@@ -62,8 +62,8 @@ a rule or a constant of the cost model. The sums over that half had a say in twe
   error of memory with room would be 12.8 in place of 12.0 %.
 - What is computed again is not found in the order of the program, as XLA finds it: that half's
   median error of memory under pressure would be 17.2 in place of 14.6 %.
-- A product starts as late as any fusion. A probe says a seventh of that on a v5e: with it that half's
-  mean error of a training step's time would be 12.5 in place of 12.3 %.
+- A product starts as late as any fusion. A probe says a seventh of that on a v5e: with it that
+  half's mean error of a training step's time would be 12.5 in place of 12.3 %.
 - In inference images stay in blocks between convolutions, as probes say. If none did, that half's
   median error of an inference step's time would be 13.1 in place of 14.9 %, but layers of a probe
   would be priced at two to five times what they take. This is not settled.
