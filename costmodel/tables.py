@@ -70,7 +70,7 @@ def _parts(analysis: Analysis, mesh: Mesh, device: Device, listing: Listing) -> 
     return Tables(
         **{term.name: term.columns(listing.of(term), listing) for term in TERMS},
         units=unit_columns(layouts, analysis, item_shards(mesh, fixed_axes(layouts))),
-        tensors=tensor_columns(analysis.program, layouts, profile.layout_assignment),
+        tensors=tensor_columns(analysis.program, layouts, profile),
         mesh=mesh_columns(mesh, device, profile),
         chip=chip_columns(device, profile),
         schedule=listing.schedule,

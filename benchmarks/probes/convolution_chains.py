@@ -62,6 +62,39 @@ def pooled(x: jax.Array, filters: list[jax.Array]) -> jax.Array:
     return plain(x, filters).mean((1, 2))
 
 
+def strided(x: jax.Array, filters: list[jax.Array]) -> jax.Array:
+    """Every second pixel of each dimension."""
+    for one in filters:
+        x = jax.nn.relu(conv(x, one, stride=2))
+    return x
+
+
+def halved(x: jax.Array, filters: list[jax.Array]) -> jax.Array:
+    """The greatest of four pixels behind each."""
+    for one in filters:
+        y = jax.nn.relu(conv(x, one))
+        x = jax.lax.reduce_window(y, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return x
+
+
+def joined(x: jax.Array, filters: list[jax.Array]) -> jax.Array:
+    """Convolved together with what two layers before made."""
+    for one, other in zip(filters[::2], filters[1::2], strict=True):
+        both = jnp.concatenate([x, jax.nn.relu(conv(x, one))], -1)
+        x = jax.nn.relu(conv(both, jnp.concatenate([other, other], 2)))
+    return x
+
+
+def levelled(x: jax.Array, filters: list[jax.Array]) -> jax.Array:
+    """Normalised over the channels of each pixel."""
+    for one in filters:
+        x = conv(x, one)
+        centred = x - x.mean(-1, keepdims=True)
+        variance = jnp.square(centred).mean(-1, keepdims=True)
+        x = jax.nn.relu(centred * jax.lax.rsqrt(variance + 1e-5))
+    return x
+
+
 SHORT, LONG = 2, 6
 FEW = ((2, 256, 16), (2, 256, 64), (2, 128, 128), (2, 64, 256), (4, 128, 64), (1, 256, 64))
 NETS: dict[str, tuple[Net, tuple[tuple[int, int, int], ...]]] = {
@@ -69,6 +102,10 @@ NETS: dict[str, tuple[Net, tuple[tuple[int, int, int], ...]]] = {
     "grouped": (grouped, ((2, 128, 128), (4, 128, 64))),
     "residual": (residual, ((2, 128, 128), (4, 128, 64))),
     "pooled": (pooled, ((2, 128, 128), (4, 128, 64))),
+    "strided": (strided, ((2, 256, 128), (4, 128, 64))),
+    "halved": (halved, ((2, 256, 128), (4, 128, 64))),
+    "joined": (joined, ((2, 128, 128),)),
+    "levelled": (levelled, ((2, 128, 128),)),
 }
 CHAINS = {
     f"{name}, {layers} layers, {images} images of {pixels} pixels and {channels} channels": Chain(

@@ -70,6 +70,12 @@ def _layouts() -> dict[str, Layout]:
             given = (8, rows, HEADS, DEPTH), shared, shared
             found[f"attention of {rows}, shared keys, {name}"] = one(grouped, *given, dtype=dtype)
         found[f"attention of 1, {name}"] = one(attention, *whole, dtype=dtype)
+        for heads in (2, 4):
+            few = (8, LENGTH, heads, DEPTH)
+            shapes_of_few = (8, 1, heads, DEPTH), few, few
+            found[f"attention of 1, {heads} heads, {name}"] = one(
+                attention, *shapes_of_few, dtype=dtype
+            )
         found[f"columns of 1, {name}"] = one(product, (WIDTH, WIDTH), (WIDTH, 1), dtype=dtype)
     return found
 

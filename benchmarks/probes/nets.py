@@ -11,10 +11,10 @@ import jax.numpy as jnp
 GROUPS = 8
 
 
-def conv(x: jax.Array, filters: jax.Array) -> jax.Array:
+def conv(x: jax.Array, filters: jax.Array, stride: int = 1) -> jax.Array:
     """x: [batch, height, width, channels]."""
     return jax.lax.conv_general_dilated(
-        x, filters, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x, filters, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
 
 

@@ -42,6 +42,11 @@ PROBE = Probe(
         for rows in ROWS
     }
     | {
+        "scores of 1024 rows of 128": Case.of(
+            partial(lowered, greatest, (1024, 128), (8192, 128), dtype="float32"), cycles
+        )
+    }
+    | {
         "64 products in a loop": Case.of(
             partial(lowered, in_turn, (64, COLUMNS), (COLUMNS, COLUMNS), dtype="float32"), cycles
         )

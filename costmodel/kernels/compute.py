@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from toast.analysis.jit import inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.convolution import HANDED, WIDEST, blocking, grouped
+from toast.costmodel.kernels.convolution import HANDED, LEAVES, WIDEST, blocking, grouped
 from toast.costmodel.kernels.incremental import (
     in_blocks,
     in_rows,
@@ -17,7 +17,7 @@ from toast.costmodel.kernels.incremental import (
 )
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.products import behind, product_tiling, reducing, updating, waiting
-from toast.costmodel.passes.space_to_batch import NORMED
+from toast.costmodel.passes.space_to_batch import FORMS, NORMED
 from toast.costmodel.program.contractions import WIDE
 from toast.costmodel.program.lookups import NO_ROWS, ROWS, TABLE
 from toast.costmodel.terms.journal import ROOT, Bound
@@ -69,7 +69,22 @@ def _blocking(t: Tables, s: Scratch, row: int) -> float:
     spent = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         spent += blocking(t, s, k) + grouped(t, s, k)[1] / t.chip.element_rate
+        spent += _leaving(t, s, k)
     return spent
+
+
+@inner
+def _leaving(t: Tables, s: Scratch, dot: int) -> float:
+    """Seconds to copy an image that no other convolution takes out of its tiles.
+
+    Where it lies in blocks that is part of bringing it out of them.
+    """
+    image, passage = t.fusions.dot_sums[dot], t.fusions.dot_passage[dot]
+    if t.fusions.dot_window[dot, WIDEST] <= 1 or not passage[LEAVES]:
+        return 0.0
+    if t.tensors.image[image, 0] < 0 or in_blocks(t, s, image) > 0.0:
+        return 0.0
+    return _elements(t, s, image) * t.chip.each_rounded
 
 
 @inner
@@ -125,6 +140,27 @@ def _epilogue(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
+def _norms(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds of passes over images in blocks: for each sum of pixels, and for what is normed.
+
+    A convolution takes what is normalised from memory. In training that is part of its forms.
+    """
+    spent = 0.0
+    for k in range(t.fusions.summed_start[row], t.fusions.summed_start[row + 1]):
+        image = t.fusions.summed[k]
+        if in_blocks(t, s, image) > 0.0:
+            spent += 2.0 * _elements(t, s, image) * t.chip.each_reduced + t.chip.overhead
+    for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
+        image = t.fusions.dot_operand[k, 0, 1]
+        trained = t.fusions.dot_window[k, WIDEST] == 0 or t.fusions.dot_passage[k, HANDED]
+        if trained or not t.fusions.dot_computed[k, 0] or t.tensors.image[image, 0] < 0:
+            continue
+        if t.tensors.image[image, NORMED] and in_blocks(t, s, image) > 0.0:
+            spent += 3.0 * _elements(t, s, image) * t.chip.each_element + t.chip.overhead
+    return spent
+
+
+@inner
 def _most_reduced(t: Tables, s: Scratch, row: int) -> float:
     """Elements of the largest tensor that a fusion reduces; it reduces all of them side by side."""
     most = 0.0
@@ -148,7 +184,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
         for i in range(t.units.start[unit], t.units.start[unit + 1]):
             shards *= s.units.shards[i]
         padding, shape, summed = product_tiling(t, s, k)
-        alone = reducing(t, s, k)
+        alone = reducing(t, s, row, k)
         reduced += alone
         if alone == 0.0:
             one = t.fusions.dot_seconds[k] / shards * padding
@@ -181,7 +217,7 @@ def _moved(t: Tables, s: Scratch, tensor: int) -> float:
     size, image = float(s.tensors.stored[tensor]), t.tensors.image[tensor]
     if image[0] < 0 or in_blocks(t, s, tensor) == 0.0:
         return size
-    return size * (t.chip.blocked_forms + t.chip.normalised_forms * image[NORMED])
+    return size * image[FORMS]
 
 
 @inner
@@ -230,6 +266,9 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
             late = behind(t, s, row, moved) if partial and t.fusions.updating[row] else 0.0
             spent = (moved - late) / t.chip.bandwidth * t.chip.feeding
+            only = _most_reduced(t, s, row)
+            only = only if only > made else 0.0
+            spent += only * t.chip.each_reduced
             handling = max(max(narrow, fed) * t.chip.each_rounded, reduced)
         else:
             reduced = _most_reduced(t, s, row)
@@ -245,7 +284,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         weight = t.fusions.weight[row]
         seconds += _copying(t, s, row) + _turning(t, s, row)
         seconds += _blocking(t, s, row) + _placing(t, s, row) + _transforming(t, s, row)
-        seconds += _unpacking(t, s, row)
+        seconds += _unpacking(t, s, row) + _norms(t, s, row)
         spent = weight * (seconds + t.chip.overhead)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent

@@ -15,7 +15,7 @@ from toast.costmodel.kernels.convolution import (
     more_pixels,
     tiled,
 )
-from toast.costmodel.kernels.incremental import streamed
+from toast.costmodel.kernels.incremental import side, streamed
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, tuple[float,
 
 
 @inner
-def reducing(t: Tables, s: Scratch, dot: int) -> float:
+def reducing(t: Tables, s: Scratch, row: int, dot: int) -> float:
     """Seconds on the vector unit of a batch of products of one row or column; 0.0 for all others.
 
     The compiler multiplies what the row meets and adds it up. Without a batch it does so too, but
@@ -90,7 +90,27 @@ def reducing(t: Tables, s: Scratch, dot: int) -> float:
             others *= size
     if min(left, right) > 1.0 or batch == 1.0:
         return 0.0
-    return others * left * right * t.chip.reducing
+    larger = int(_operand(t, s, dot, 1) > _operand(t, s, dot, 0))
+    filled = _filled(t, s, row, t.fusions.dot_operand[dot, larger, 1])
+    return others * left * right * filled * t.chip.reducing
+
+
+@inner
+def _filled(t: Tables, s: Scratch, row: int, tensor: int) -> float:
+    """How many times its elements the tiles of a tensor have, if it is in memory in whole columns.
+
+    The rows of a tile are the dimension before it, of more than one: a cache of few heads between
+    the positions and the features of a head leaves most of them empty.
+    """
+    last = t.tensors.start[tensor + 1] - t.tensors.start[tensor] - 1
+    first, end = t.fusions.tensor_start[row], t.fusions.tensor_start[row + 1]
+    if tensor not in t.fusions.tensor[first:end] or side(t, s, tensor, last) % t.chip.tile_columns:
+        return 1.0
+    rows = 1
+    while rows == 1 and last > 0:
+        last -= 1
+        rows = side(t, s, tensor, last)
+    return tiled(float(rows), t.chip.tile_rows) if rows > 1 else 1.0
 
 
 @inner
@@ -153,8 +173,8 @@ def updating(t: Tables, s: Scratch, row: int, moved: float, partial: bool) -> fl
 def behind(t: Tables, s: Scratch, row: int, moved: float) -> float:
     """Bytes that a fusion moves beside the operands of its products and their sums."""
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
-        for side in range(2):
-            size = _operand(t, s, k, side)
+        for operand in range(2):
+            size = _operand(t, s, k, operand)
             moved -= size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
         size = s.tensors.stored[t.fusions.dot_sums[k]]
         moved -= size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
@@ -173,10 +193,10 @@ def _alike(t: Tables, s: Scratch, row: int, dot: int) -> float:
 
 
 @inner
-def _operand(t: Tables, s: Scratch, dot: int, side: int) -> float:
+def _operand(t: Tables, s: Scratch, dot: int, number: int) -> float:
     """Bytes of an operand as a product reads it."""
     stored, read = (
-        s.tensors.local[t.fusions.dot_operand[dot, side, 0]],
-        s.tensors.local[t.fusions.dot_operand[dot, side, 1]],
+        s.tensors.local[t.fusions.dot_operand[dot, number, 0]],
+        s.tensors.local[t.fusions.dot_operand[dot, number, 1]],
     )
-    return float(read * t.fusions.dot_width[dot, side, 1 if read > stored else 0])
+    return float(read * t.fusions.dot_width[dot, number, 1 if read > stored else 0])

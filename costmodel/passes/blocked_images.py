@@ -42,6 +42,23 @@ def kept_in_blocks(program: Program, fusion: Fusion, launched: Ints, read: Ints)
     return [*_convolved(program, fusion, found, at), *_normalised(program, fusion, found, at, read)]
 
 
+def sums_apart(program: Program, fusion: Fusion) -> dict[int, list[int]]:
+    """Of fusions with a convolution the images whose pixels they sum up, by example.
+
+    Without a gradient: then an image in blocks is read again for each sum.
+    """
+    if not fusion.profile.space_to_batch.convolves_in_blocks or len(filter_gradients(program)):
+        return {}
+    found = images(program, fusion.profile.layout_assignment)
+    summing, summed = set(normalising(program, found)), dict[int, list[int]]()
+    for number in np.flatnonzero(np.diff(fusion.launched.dot_start)).tolist():
+        one = fusion.launched[number]
+        if any(program.kind(op) == CONVOLUTION for op in one.contractions):
+            sums = [op for op in one.ops if op in summing]
+            summed[number] = [program.sources[program.uses_of(op)[0]] for op in sums]
+    return summed
+
+
 def _convolved(
     program: Program, fusion: Fusion, found: dict[Shape, Image], at: Ints
 ) -> Iterator[Beside]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from toast.analysis.program import FactorKind, Ints, Program
-from toast.costmodel.compilers.rules import LayoutAssignmentRules
+from toast.costmodel.compilers.rules import LayoutAssignmentRules, SpaceToBatchRules
 from toast.costmodel.passes.convolution_groups import ONE, group_of, is_grouped
 from toast.costmodel.program.sharding_units import Layouts
 
@@ -29,7 +29,7 @@ TURNING = frozenset({TRANSPOSE, "stablehlo.convert"})
 LINES = 2
 """Pixels along so many dimensions lie in lines."""
 Shape = tuple[int, ...]
-Row = tuple[int, int, int, int, int, int, int, int]
+Row = tuple[int, int, int, int, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Image:
     `pixel` is the last dimension of pixels, `line` the one before it where there are two, or -1;
     `halo` is how many more pixels than it makes the widest convolution reads, `normed` whether
     images of the shape are normalised over their pixels. `group` are the channels that lie apart
-    where it is convolved in groups, or 0.
+    where it is convolved in groups, or 0. A fusion handles its elements in each of `forms`.
     """
 
     batch: int
@@ -50,17 +50,18 @@ class Image:
     normed: bool = False
     line: int = -1
     group: int = 0
+    forms: int = 1
 
     @property
     def row(self) -> Row:
         """The image as the kernels take it."""
         dims = self.batch, self.pixel, self.first, self.end
-        return *dims, self.halo, self.normed, self.line, self.group
+        return *dims, self.halo, self.normed, self.line, self.group, self.forms
 
 
-NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0, -1, 0)
-NORMED, LINE, APART = 5, 6, 7
-"""The columns of a row that tell of images that are normalised, of lines of pixels and groups."""
+NO_IMAGE: Row = (-1, -1, -1, -1, 0, 0, -1, 0, 1)
+NORMED, LINE, APART, FORMS = 5, 6, 7, 8
+"""The columns of a row: whether images are normalised, lines of pixels, groups, and forms."""
 
 
 def filter_gradients(program: Program) -> Ints:
@@ -94,6 +95,19 @@ def images(program: Program, rules: LayoutAssignmentRules) -> dict[Shape, Image]
         if shape not in found and alike:
             found[shape] = replace(alike[0], halo=0)
     return found
+
+
+def in_forms(
+    program: Program, found: dict[Shape, Image], rules: SpaceToBatchRules
+) -> dict[Shape, Image]:
+    """The images with the forms in which a training step handles them; elsewhere there is one."""
+    if not len(filter_gradients(program)):
+        return found
+    plain = 1 + rules.convolved_forms // 2
+    return {
+        shape: replace(image, forms=plain + rules.normalised_forms * image.normed)
+        for shape, image in found.items()
+    }
 
 
 def given_images(program: Program) -> dict[int, tuple[int, int]]:
@@ -167,6 +181,13 @@ def _in_groups(shape: Shape, found: dict[Shape, Image]) -> Image | None:
     return None
 
 
+def pixels_made(program: Program, op: int) -> int:
+    """How many pixels an image has that a convolution makes."""
+    value = program.values_of(op)[0]
+    sizes = _named(program.def_names(value), program.shape(value))
+    return math.prod(size for name, size in sizes if _moves(program, name))
+
+
 def _pixels(program: Program, op: int) -> int:
     """How many dimensions of pixels a convolution has; -1 where it sums over them."""
     left, right = (program.use_names(use).tolist() for use in program.uses_of(op))
@@ -224,12 +245,38 @@ def _before(program: Program, value: int) -> int:
     return -1
 
 
+def _reach(program: Program, op: int) -> int:
+    """How many more pixels the window of a convolution reads than it moves on, along the widest."""
+    source, filter_use = program.uses_of(op)
+    filters, value = program.sources[filter_use], program.values_of(op)[0]
+    outer = {*program.use_names(source).tolist(), *program.def_names(value).tolist()}
+    window = (
+        size
+        for name, size in _named(program.use_names(filter_use), program.shape(filters))
+        if name < 0 or (_moves(program, name) and name not in outer)
+    )
+    return max(max(window, default=0) - _stride(program, op), 0)
+
+
+def _stride(program: Program, op: int) -> int:
+    """How many pixels a convolution moves on, along the dimension where they are the most."""
+    source, value = program.uses_of(op)[0], program.values_of(op)[0]
+    read = dict(_named(program.use_names(source), program.shape(program.sources[source])))
+    made = dict(_named(program.def_names(value), program.shape(value)))
+    strides = [round(read[name] / max(made[name], 1)) for name in read.keys() & made.keys()]
+    return max((*strides, 1))
+
+
+def _named(names: Ints, shape: Shape) -> Iterator[tuple[int, int]]:
+    return zip(names.tolist(), shape, strict=True)
+
+
 def _images_of(program: Program, op: int, *, parted: bool) -> Iterator[tuple[int, Image]]:
     """What a convolution reads and what it makes; its groups may lie apart (`parted`)."""
     source, filter_use = program.uses_of(op)
-    value, shape = program.values_of(op)[0], program.shape(program.sources[filter_use])
+    value = program.values_of(op)[0]
     weights = program.use_names(filter_use).tolist()
-    halo = max((s - 1 for s, name in zip(shape, weights, strict=True) if name < 0), default=0)
+    halo = _reach(program, op)
     group = group_of(program, op) if parted and is_grouped(program, op) else ONE
     for of, names, apart in (
         (program.sources[source], program.use_names(source).tolist(), group.read),

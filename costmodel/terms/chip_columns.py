@@ -26,9 +26,8 @@ class ChipColumns(NamedTuple):
     small fusions `launched` beside one collective. `on_chip` bytes keep operands; up to
     `on_chip_buffers` bytes of what is alive may be on the chip for `on_chip_seconds`, with
     `on_chip_sent` also what collectives read or write. Each copy to or from the chip takes
-    `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of pixels: a fusion handles
-    each `blocked_forms` times over, and `normalised_forms` more where they are normalised by
-    example. `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of
+    `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of
+    pixels. `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of
     the next, and not in the mesh's order. `narrows`: an f32 that only products read travels in 16
     bits. Sums are sent together in messages of up to `combined_bytes`; up to `late_bytes` of what
     the last one sends wait for it. A product reads its operands again for each block of
@@ -54,8 +53,6 @@ class ChipColumns(NamedTuple):
     summed_rows: int
     fills_tiles: bool
     in_blocks: bool
-    blocked_forms: float
-    normalised_forms: float
     sums_in_turn: bool
     narrows: bool
     bandwidth: float
@@ -100,8 +97,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         summed_rows=profile.scatter_fusion.summed_rows,
         fills_tiles=profile.layout_assignment.pads_values,
         in_blocks=blocks.convolves_in_blocks,
-        blocked_forms=1.0 + 0.5 * blocks.convolved_forms,
-        normalised_forms=float(blocks.normalised_forms),
         sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
         narrows=profile.bf16_narrowing.narrows_gathers,
         bandwidth=device.bandwidth * device.stream_efficiency,

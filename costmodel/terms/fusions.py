@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import BARRIER, CONSTRAINT, Floats, Ints, Program
+from toast.costmodel.passes.blocked_images import sums_apart
 from toast.costmodel.passes.convolution_chains import TRAINED, Passage, passages
 from toast.costmodel.passes.convolution_tiling import (
     NO_WINDOW,
@@ -84,7 +85,8 @@ class LaunchedRow(NamedTuple):
     that are copied to another memory layout or buffer, or back. `placed` are the indices by which a
     loop places windows, `transformed` what Fourier transforms take or make. `by_row` says how all
     that it moves lies (see `lookups`); `turned` are copied into rows or out of them; of `unpacked`
-    the comparisons of error functions are unpacked. `updating`: it is an update that a product runs
+    the comparisons of error functions are unpacked; of images that are `summed` each pass reads one
+    again, if it lies in blocks. `updating`: it is an update that a product runs
     inside.
     """
 
@@ -97,6 +99,7 @@ class LaunchedRow(NamedTuple):
     transformed: tuple[Transformed, ...] = ()
     turned: tuple[int, ...] = ()
     unpacked: tuple[int, ...] = ()
+    summed: tuple[int, ...] = ()
     by_row: int = NO_ROWS
     updating: bool = False
 
@@ -107,10 +110,10 @@ class Fusions(NamedTuple):
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
     `whole` in memory, or made `within` a sum of rows (-1: of none); `copied` tensors; those that
     `placed` windows with `placed_launches` for each element; tensors that are `transformed` in so
-    many `transform_steps`; how all that it moves lies (`by_row`), `turned` tensors, and `unpacked`
-    ones; whether it is an update that a product runs inside (`updating`); its contractions, from
-    `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
-    read: as it does alone, and as others want what it reads.
+    many `transform_steps`; how all that it moves lies (`by_row`), `turned` tensors, `unpacked` and
+    `summed` ones; whether it is an update that a product runs inside (`updating`); its
+    contractions, from `dot_start` on; its reductions, from `reduced_start` on, and of each the
+    tensors that it may read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` and `passage` (a TPU's convolutions), the sides of its factors from
     `side_start` on and their sizes; of its operands [contractions, 2] the tensors stored and read,
@@ -151,6 +154,8 @@ class Fusions(NamedTuple):
     turned: Ints
     unpacked_start: Ints
     unpacked: Ints
+    summed_start: Ints
+    summed: Ints
     by_row: Ints
     updating: Ints
 
@@ -186,6 +191,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         listing.row_layouts,
         listing.within,
         unpacked_values(program, fusion),
+        sums_apart(program, fusion),
         again,
         listing.device.tile[1],
     )
@@ -260,6 +266,7 @@ class RowMaker:
     in_rows: RowLayouts
     within: Ints
     unpacked: dict[int, list[int]]
+    summed: dict[int, list[int]]
     again: Bools
     tile: int
 
@@ -319,6 +326,7 @@ class RowMaker:
             self._sets(self.in_rows.turned),
             self._sets(self.in_rows.tables),
             self._sets(self.unpacked),
+            self._sets(self.summed),
             self._added(),
             self._updating.astype(np.int64),
         ]
@@ -414,6 +422,7 @@ class RowMaker:
             transformed=self._transformed(one),
             turned=_tensors(layouts, self.in_rows.turned.get(number, ())),
             unpacked=_tensors(layouts, self.unpacked.get(number, ())),
+            summed=_tensors(layouts, self.summed.get(number, ())),
             by_row=int(self.in_rows.moving[number]),
             updating=bool(self._updating[number]),
         )
@@ -577,6 +586,8 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         turned=flat([row.turned for row in rows]),
         unpacked_start=starts([row.unpacked for row in rows]),
         unpacked=flat([row.unpacked for row in rows]),
+        summed_start=starts([row.summed for row in rows]),
+        summed=flat([row.summed for row in rows]),
         by_row=ints([row.by_row for row in rows]),
         updating=ints([row.updating for row in rows]),
         side_start=starts(factors),
@@ -625,6 +636,7 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (rows_of(fusions.turned_start), owners.tensor[fusions.turned]),
         (rows_of(fusions.turned_start), owners.table[fusions.turned]),
         (rows_of(fusions.unpacked_start), owners.tensor[fusions.unpacked]),
+        (rows_of(fusions.summed_start), owners.tensor[fusions.summed]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (rows_of(fusions.transformed_start), owners.tensor[fusions.transformed]),
         (dots, fusions.dot_unit),

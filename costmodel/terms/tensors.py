@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from toast.analysis.program import Floats, Ints, Program
-from toast.costmodel.compilers.rules import LayoutAssignmentRules
+from toast.costmodel.compilers.profile import CompilerProfile
 from toast.costmodel.passes.matrix_layouts import matrices, matrix_rows
-from toast.costmodel.passes.space_to_batch import image_rows, images
+from toast.costmodel.passes.space_to_batch import image_rows, images, in_forms
 from toast.costmodel.passes.window_layouts import column_rows, table_rows
 from toast.costmodel.program.arrays import flat, floats, starts
 from toast.costmodel.program.sharding_units import Layouts
@@ -45,15 +45,17 @@ class TensorScratch(NamedTuple):
     given: Floats
 
 
-def tensor_columns(program: Program, layouts: Layouts, rules: LayoutAssignmentRules) -> Tensors:
+def tensor_columns(program: Program, layouts: Layouts, profile: CompilerProfile) -> Tensors:
     """The columns of all tensors."""
+    rules = profile.layout_assignment
+    found = in_forms(program, images(program, rules), profile.space_to_batch)
     dims = [dims for _, dims in layouts.tensors]
     return Tensors(
         itemsize=floats([size for size, _ in layouts.tensors]),
         start=starts(dims),
         dim_size=flat([[size for size, _ in row] for row in dims]),
         dim_item=flat([[item for _, item in row] for row in dims]),
-        image=image_rows(layouts, images(program, rules)),
+        image=image_rows(layouts, found),
         matrix=matrix_rows(layouts, matrices(program, rules)),
         columns=column_rows(program, layouts),
         table=table_rows(program, layouts),

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks.probes.blocked_images import LAYERS, NETS, step
+from benchmarks.probes.convolution_chains import grouped, plain, strided
 from benchmarks.probes.figures import TARGETS, golden
 from benchmarks.probes.layouts import Layout
 from benchmarks.probes.nets import scaled_step
+from benchmarks.probes.programs import lowered_of
 from tests.modules import analysed
+from toast.analysis.program import Program
 from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import Evaluator, State
 from toast.costmodel.explain import HeldMemory, explain
 from toast.costmodel.hardware.devices import find
-from toast.costmodel.passes.space_to_batch import given_images, images, normalising
+from toast.costmodel.passes.blocked_images import sums_apart
+from toast.costmodel.passes.fusion import fuse
+from toast.costmodel.passes.space_to_batch import given_images, images, in_forms, normalising
 from toast.costmodel.resolved import resolve
 
 MIB = 2**20
@@ -124,3 +132,42 @@ def priced(dtype: str, device: str) -> tuple[Evaluator, State]:
     layout = Layout(program=program, mesh="data=8", choices=(((-1, 0), 0),))
     bench = layout.bench(TARGETS[device])
     return bench.evaluator, layout.state(bench)
+
+
+def program_of(net: Callable[..., object], images_: int = 2, filters: int = 2) -> Program:
+    """Convolutions without gradients of 16 x 16 pixels and 8 channels."""
+    image = jax.ShapeDtypeStruct((images_, 16, 16, 8), jnp.float32)
+    given = [jax.ShapeDtypeStruct((3, 3, 8, 8), jnp.float32)] * filters
+    return analysed(lowered_of(net, image, given)).program
+
+
+def test_a_window_that_moves_on_by_two_reads_one_pixel_more() -> None:
+    """It read none, so that few images of strided convolutions were in no blocks."""
+    profile = profile_of(find("tpu-v5e"))
+    halos = {
+        net: {one.halo for one in images(program_of(net), profile.layout_assignment).values()}
+        for net in (plain, strided)
+    }
+    assert halos == {plain: {2}, strided: {1}}
+
+
+def test_only_steps_of_training_handle_images_in_several_forms() -> None:
+    profile = profile_of(find("tpu-v5e"))
+    rules, blocks = profile.layout_assignment, profile.space_to_batch
+    found = {}
+    for name, program in {
+        "given": program_of(grouped),
+        "trained": analysed(scaled_step(2, 16, 8, 2, (1, 2, 4), "float32")).program,
+    }.items():
+        moved = in_forms(program, images(program, rules), blocks)
+        found[name] = {one.forms for one in moved.values() if one.normed}
+    assert found == {"given": {1}, "trained": {4}}
+
+
+def test_each_sum_of_an_image_is_apart_where_none_is_trained() -> None:
+    profile = profile_of(find("tpu-v5e"))
+    program = program_of(grouped)
+    summed = sums_apart(program, fuse(program, profile))
+    assert [program.shape(one)[:3] for some in summed.values() for one in some] == [(2, 16, 16)] * 2
+    for other in (program_of(plain), analysed(net(BY_EXAMPLE).program()).program):
+        assert not any(sums_apart(other, fuse(other, profile)).values())

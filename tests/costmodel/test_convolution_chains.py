@@ -8,7 +8,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks.probes.convolution_chains import CHAINS, LONG, SHORT, residual
+from benchmarks.probes.convolution_chains import (
+    CHAINS,
+    LONG,
+    SHORT,
+    halved,
+    levelled,
+    residual,
+    strided,
+)
 from benchmarks.probes.figures import golden
 from benchmarks.probes.nets import conv, step
 from benchmarks.probes.programs import lowered_of
@@ -22,6 +30,9 @@ V5E = "tpu-v5e"
 RATE = 1.503e9
 """Cycles a second of a v5e."""
 SHORTS = [name for name, one in CHAINS.items() if one.layers == SHORT]
+SMALLER = (strided, halved)
+"""Nets whose images become smaller, so that layers differ."""
+ALIKE = [name for name in SHORTS if CHAINS[name].net not in SMALLER]
 
 
 def priced(name: str) -> float:
@@ -30,17 +41,17 @@ def priced(name: str) -> float:
     return evaluator.cost(()).compute * RATE
 
 
-@pytest.mark.parametrize("name", SHORTS)
+@pytest.mark.parametrize("name", ALIKE)
 def test_a_layer_takes_about_as_long_as_libtpu_estimates(name: str) -> None:
     """Of few images it was five times as long, as if each were brought into blocks anew."""
     longer = name.replace(f"{SHORT} layers", f"{LONG} layers")
     wanted = golden("convolution_chains", longer, V5E) - golden("convolution_chains", name, V5E)
-    assert priced(longer) - priced(name) == pytest.approx(wanted, rel=0.45)
+    assert priced(longer) - priced(name) == pytest.approx(wanted, rel=0.48)
 
 
 @pytest.mark.parametrize("name", SHORTS)
 def test_a_chain_begins_and_ends_as_long_as_libtpu_estimates(name: str) -> None:
-    assert priced(name) == pytest.approx(golden("convolution_chains", name, V5E), rel=0.62)
+    assert priced(name) == pytest.approx(golden("convolution_chains", name, V5E), rel=0.55)
 
 
 def passing(function: Callable[..., object], channels: int = 8, filters: int = 2) -> list[Passage]:
@@ -57,7 +68,23 @@ def test_a_chain_is_entered_once_and_left_once() -> None:
     assert biased == [first, second]
 
 
-def test_what_is_joined_with_an_argument_or_pooled_enters_again() -> None:
+def both(x: jax.Array, filters: list[jax.Array]) -> jax.Array:
+    """Convolves what a convolution makes together with what is made of it."""
+    made = conv(x, filters[0])
+    joined = jnp.concatenate([made, jnp.tanh(made)], -1)
+    return conv(joined, jnp.concatenate([filters[1]] * 2, 2))
+
+
+@pytest.mark.parametrize("net", [both, halved])
+def test_images_that_are_joined_or_pooled_stay(net: Callable[..., object]) -> None:
+    assert passing(net) == [Passage(True, False, False), Passage(False, True, False)]
+
+
+def test_what_is_normalised_by_what_differs_between_pixels_enters_again() -> None:
+    assert [one.enters for one in passing(levelled)] == [True, True]
+
+
+def test_what_is_joined_with_an_argument_or_cut_enters_again() -> None:
     both = Passage(True, True, False)
     joined = passing(lambda x, w: conv(conv(x, w[0]) * jnp.sin(x), w[1]))
     assert joined == [Passage(True, False, False), both]

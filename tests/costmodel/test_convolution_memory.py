@@ -87,7 +87,7 @@ def test_what_sums_over_pixels_is_a_gradient_and_all_else_makes_images() -> None
     assert [program.shape(program.values_of(op)[0]) for op in gradients] == [(3, 3, 64, 64)] * 3
     assert len(convolutions) == 3 + 2 + len(gradients)
     (image,) = images(program, TPU.layout_assignment).values()
-    assert image.row == (0, 2, 3, 4, 2, True, 1, 0)
+    assert image.row == (0, 2, 3, 4, 2, True, 1, 0, 1)
     (plain,) = images(analysed(step(32, 16, 64, 3)).program, TPU.layout_assignment).values()
     assert not plain.normed
 
@@ -97,7 +97,7 @@ def test_images_are_known_with_their_channels_in_groups_too() -> None:
     found = image_rows(evaluator.layouts, images(evaluator.analysis.program, TPU.layout_assignment))
     shapes = [tuple(size for size, _ in dims) for _, dims in evaluator.layouts.tensors]
     rows = dict(zip(shapes, found.tolist(), strict=True))
-    assert rows[32, 16, 16, 8, 8] == [0, 2, 3, 5, 2, True, 1, 0]
+    assert rows[32, 16, 16, 8, 8] == [0, 2, 3, 5, 2, True, 1, 0, 1]
     assert rows[3, 3, 64, 64] == list(NO_IMAGE)
 
 

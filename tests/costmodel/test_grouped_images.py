@@ -47,7 +47,7 @@ def forms(evaluator: Evaluator) -> list[tuple[float, bool]]:
 @pytest.mark.parametrize("case", SINGLE)
 def test_memory_of_one_is_what_libtpu_lays_out_for_a_v5e(case: str) -> None:
     compiled = golden("grouped_images", case, "tpu-v5e")["mib"]
-    assert priced(case, "tpu-v5e").peak / 2**20 == pytest.approx(compiled, rel=0.02)
+    assert priced(case, "tpu-v5e").peak / 2**20 == pytest.approx(compiled, rel=0.05)
 
 
 @pytest.mark.parametrize("device", CYCLES)
