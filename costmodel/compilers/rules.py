@@ -39,8 +39,9 @@ class FusionRules:
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
     a fusion without a product reads or writes, `reducing_cost` one that it reads, and reduces or
-    writes, where it reduces, and `narrowing_cost` one that is rounded inside a product (computed to
-    feed it, or made by it in 16 bits), or that a convolution makes.
+    writes, where it reduces, or of a product of which it stores only that, and `narrowing_cost` one
+    that is rounded inside a product (computed to feed it, or made by it in 16 bits), or that a
+    convolution makes.
     """
 
     fuses: bool
