@@ -120,6 +120,8 @@ def _time(plan: Plan, verdict: Verdict) -> Text:
         return Text(f"Computation: {predicted} predicted; this compiler gives no estimate.")
     compiled = format_seconds(verdict.compute_seconds)
     text = f"Computation: {predicted} predicted, {compiled} by the compiler's own estimate."
+    if verdict.unestimated:
+        text += f" That leaves out what it gives no time: {_left_out(verdict)}."
     if verdict.step_seconds is None or verdict.makespan_seconds is None:
         return Text(text)
     meant = "computation and communication overlapping" if plan.search.overlap else "their sum"
@@ -130,3 +132,9 @@ def _time(plan: Plan, verdict: Verdict) -> Text:
         f"{format_seconds(verdict.makespan_seconds)} with its asynchronous collectives beside "
         "computation."
     )
+
+
+def _left_out(verdict: Verdict) -> str:
+    """Such as `2 gathers, 1 sort`."""
+    found = sorted(verdict.unestimated.items())
+    return ", ".join(f"{count:g} {name}{'' if count == 1 else 's'}" for name, count in found)

@@ -16,7 +16,7 @@ from typing import Any
 from toast.analysis.errors import InvalidRequest
 from toast.aot.collective_time import CollectiveClock
 from toast.aot.collectives import FoundCollective, find_collectives
-from toast.aot.cycles import cycles_by_category, rematerialized
+from toast.aot.cycles import cycles_by_category, rematerialized, unestimated
 from toast.aot.dump import DUMP, assigned, is_assigned
 from toast.aot.hlo import HloModule, parse
 from toast.aot.makespan import makespan
@@ -160,6 +160,7 @@ def _verdict(answer: dict[str, Any], text: str, target: Target, mesh: Mesh) -> V
         compile_seconds=seconds,
         memory_only=answer["event"] == ASSIGNED,
         rematerialized=rematerialized(module),
+        unestimated=unestimated(module),
     )
     network = CollectiveClock.of(mesh, find(target.chip.device))
     return _timed(verdict, module, target, compiled, network)

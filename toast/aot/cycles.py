@@ -22,6 +22,9 @@ _BY_OPCODE = (
 # What the compiler writes where it does not know is the largest 64-bit number.
 _UNKNOWN = 2**62
 _FREE = frozenset({"parameter", "bitcast", "tuple", "get-tuple-element"})
+_KERNEL = "tpu_custom_call"
+"""Calls a kernel, the compiler's or the user's, of which it knows no cycles."""
+_LEFT_OUT = frozenset({"gather", "scatter", "sort", "reverse"})
 _COPIES = frozenset({"copy", "copy-start", "transpose", "slice", "slice-start", "concatenate"})
 
 
@@ -39,6 +42,23 @@ def cycles_by_category(module: HloModule) -> dict[str, float]:
             if cycles := estimated_cycles(instruction):
                 total[category(module, instruction)] += run.trips * cycles
     return dict(total)
+
+
+def unestimated(module: HloModule) -> dict[str, float]:
+    """How often what takes time runs without an estimate: kernels, gathers, scatters and sorts.
+
+    Reversals of rows as well. Empty for a compiler that estimates nothing.
+    """
+    total: defaultdict[str, float] = defaultdict(float)
+    for run in runs(module):
+        for instruction in () if run.fused else run.computation.instructions:
+            if estimated_cycles(instruction):
+                continue
+            kernel = _KERNEL in instruction.tail and instruction.opcode == "custom-call"
+            opcodes = {"kernel"} if kernel else _contents(module, instruction)[0] & _LEFT_OUT
+            if opcodes:
+                total[min(opcodes)] += run.trips
+    return dict(total) if cycles_by_category(module) else {}
 
 
 def estimated_cycles(instruction: Instruction) -> int:

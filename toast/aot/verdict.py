@@ -65,10 +65,11 @@ class Verdict:
     """A compiled module: `memory`, or `refusal` where it does not fit (on GPUs both).
 
     `cycles` is the compiler's estimate by category (empty where it gives none) and
-    `compute_seconds` their sum at the chip's clock. `communication_seconds` are the collectives by
-    the tables of predictions, one after the other, and `makespan_seconds` a step in which the
-    asynchronous ones run beside computation. `compile_seconds` is how long the compiler took.
-    With `memory_only` it was ended once memory was laid out, before it estimated anything.
+    `compute_seconds` their sum at the chip's clock; `unestimated` is how often gathers, scatters,
+    sorts and kernels run that have none, and are missing there. `communication_seconds` are the
+    collectives by the tables of predictions, one after the other, and `makespan_seconds` a step in
+    which the asynchronous ones run beside computation. `compile_seconds` is how long the compiler
+    took. With `memory_only` it was ended once memory was laid out, before it estimated anything.
 
     `reserved_bytes` were taken from the memory before it compiled, and `rematerialized` counts the
     instructions that it computes again to save memory.
@@ -87,6 +88,7 @@ class Verdict:
     makespan_seconds: float | None = None
     reserved_bytes: int = 0
     rematerialized: int = 0
+    unestimated: dict[str, float] = field(default_factory=dict)
 
     @property
     def step_seconds(self) -> float | None:

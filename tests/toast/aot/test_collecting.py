@@ -7,7 +7,7 @@ import pytest
 from tests.toast.aot.texts import module, text
 from toast.aot.collectives import FoundCollective, find_collectives, wire_bytes
 from toast.aot.compile import totals
-from toast.aot.cycles import cycles_by_category
+from toast.aot.cycles import cycles_by_category, unestimated
 from toast.aot.hlo import parse
 from toast.costmodel.network.mesh import Mesh
 
@@ -121,3 +121,15 @@ def test_cycles_by_category_and_trips() -> None:
 def test_cycles_that_the_compiler_does_not_know_are_left_out() -> None:
     changed = text("loop").replace('"1000"', f'"{2**63 - 1}"')
     assert cycles_by_category(parse(changed)) == {"reduce": 70.0}
+
+
+def test_what_the_compiler_gives_no_time_is_counted() -> None:
+    """A kernel and a sort take time, which no estimate has; a tuple takes none."""
+    assert unestimated(module("loop")) == {}
+    lines = text("loop").splitlines()
+    last = max(n for n, line in enumerate(lines) if line.lstrip().startswith("ROOT"))
+    kernel = '  %k = f32[8]{0} custom-call(), custom_call_target="tpu_custom_call"'
+    added = [kernel, "  %s = f32[8]{0} sort(%k), dimensions={0}, to_apply=%less"]
+    changed = "\n".join([*lines[:last], *added, *lines[last:]])
+    assert unestimated(parse(changed)) == {"kernel": 1.0, "sort": 1.0}
+    assert unestimated(module("gpu")) == {}

@@ -82,6 +82,12 @@ def test_both_sides_are_shown() -> None:
     assert "1 s by the compiler's own estimate" in text
 
 
+def test_what_an_estimate_leaves_out_is_said() -> None:
+    assert "leaves out" not in shown(VERDICT)
+    some = replace(VERDICT, unestimated={"kernel": 4.0, "gather": 1.0})
+    assert "leaves out what it gives no time: 1 gather, 4 kernels." in " ".join(shown(some).split())
+
+
 def test_what_there_is_stands_beside_what_is_needed() -> None:
     row = next(line for line in shown(VERDICT).splitlines() if line.startswith("available"))
     assert row.split() == ["available", "16.00", "MiB", "15.75", "GiB"]
