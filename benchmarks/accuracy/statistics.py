@@ -74,9 +74,12 @@ def comparable_seconds(record: Record) -> float:
 
 
 def compiled_seconds(record: Record) -> float | None:
-    """Seconds of a compiled step, cycles plus collectives; None where there are no cycles."""
+    """Seconds of a compiled step, cycles plus collectives; None where there are no cycles.
+
+    Nor are there enough where it runs kernels: they have none, and what they do has a price.
+    """
     verdict = Verdict.from_dict(record["compiled"])
-    if verdict.compute_seconds is None:
+    if verdict.compute_seconds is None or verdict.unestimated.get("kernel"):
         return None
     return verdict.compute_seconds + moving_seconds(record)
 

@@ -92,7 +92,8 @@ How a case is made:
 - Wire, step time and ranks are as in [accuracy.md](accuracy.md). libtpu estimates no cycles for
   lookups of rows, sums of rows and sorts, so compiled steps lack them. What is priced for them is
   left out of the comparison as well (`unestimated_seconds` of a record). Loops of lookups it does
-  estimate. Steps of which it estimates nothing but copies do not count.
+  estimate. Steps of which it estimates nothing but copies do not count, nor those that run kernels,
+  which it makes of some attention and gives no cycles.
 - For a v5e steps of training are compiled whole under several plans, and all others under the
   searched plan. These were compiled by memory alone until the model had its rules for training, and
   it knows them less well: a table below says how well.

@@ -69,22 +69,33 @@ def _blocking(t: Tables, s: Scratch, row: int) -> float:
     spent = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         spent += blocking(t, s, k) + grouped(t, s, k)[1] / t.chip.element_rate
-        spent += _leaving(t, s, k)
+        spent += _leaving(t, s, row, k)
     return spent
 
 
 @inner
-def _leaving(t: Tables, s: Scratch, dot: int) -> float:
+def _leaving(t: Tables, s: Scratch, row: int, dot: int) -> float:
     """Seconds to copy an image that no other convolution takes out of its tiles.
 
-    Where it lies in blocks that is part of bringing it out of them.
+    Where it lies in blocks that is part of bringing it out of them. One that is only summed up
+    stays where it is.
     """
     image, passage = t.fusions.dot_sums[dot], t.fusions.dot_passage[dot]
     if t.fusions.dot_window[dot, WIDEST] <= 1 or not passage[LEAVES]:
         return 0.0
     if t.tensors.image[image, 0] < 0 or in_blocks(t, s, image) > 0.0:
         return 0.0
-    return _elements(t, s, image) * t.chip.each_rounded
+    first = t.fusions.tensor_start[row]
+    for k in range(first, first + t.fusions.writes[row]):
+        if _own_elements(t, s, t.fusions.tensor[k]) == _own_elements(t, s, image):
+            return _elements(t, s, image) * t.chip.each_rounded
+    return 0.0
+
+
+@inner
+def _own_elements(t: Tables, s: Scratch, tensor: int) -> float:
+    """Elements of a tensor on one device."""
+    return float(s.tensors.local[tensor] / max(t.tensors.itemsize[tensor], 1.0))
 
 
 @inner

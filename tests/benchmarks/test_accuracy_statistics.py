@@ -40,6 +40,15 @@ def test_errors_of_one_case() -> None:
     assert times[1] == pytest.approx(0.5 + 9e8 / 9e10, rel=1e-2)
 
 
+def test_a_step_with_kernels_is_compared_with_no_estimate_of_the_rest() -> None:
+    """The compiler gives a kernel no cycles, so what it does is missing in the compiled step."""
+    some, none = record(), record()
+    some["compiled"]["unestimated"] = {"kernel": 1.0}
+    none["compiled"]["unestimated"] = {"gather": 2.0}
+    assert step_seconds(some) is None
+    assert step_seconds(none) == step_seconds(record())
+
+
 def test_a_tpu_program_without_a_report_of_its_memory_has_no_error() -> None:
     old, gpu = record(), record("m data=8 mcts a100:8")
     for row in (old, gpu):
