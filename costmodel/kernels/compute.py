@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
+READ_AND_SUMMED, READ_TWICE_AND_WRITTEN = 2.0, 3.0
+"""How often a pass handles each element: of a sum, and of a norm with its factors as an image."""
 
 
 @inner
@@ -160,14 +162,16 @@ def _norms(t: Tables, s: Scratch, row: int) -> float:
     for k in range(t.fusions.summed_start[row], t.fusions.summed_start[row + 1]):
         image = t.fusions.summed[k]
         if in_blocks(t, s, image) > 0.0:
-            spent += 2.0 * _elements(t, s, image) * t.chip.each_reduced + t.chip.overhead
+            handled = READ_AND_SUMMED * _elements(t, s, image)
+            spent += handled * t.chip.each_reduced + t.chip.overhead
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         image = t.fusions.dot_operand[k, 0, 1]
         trained = t.fusions.dot_window[k, WIDEST] == 0 or t.fusions.dot_passage[k, HANDED]
         if trained or not t.fusions.dot_computed[k, 0] or t.tensors.image[image, 0] < 0:
             continue
         if t.tensors.image[image, NORMED] and in_blocks(t, s, image) > 0.0:
-            spent += 3.0 * _elements(t, s, image) * t.chip.each_element + t.chip.overhead
+            handled = READ_TWICE_AND_WRITTEN * _elements(t, s, image)
+            spent += handled * t.chip.each_element + t.chip.overhead
     return spent
 
 
@@ -262,10 +266,11 @@ def price_fusions(t: Tables, s: Scratch) -> float:
 
     Each element that is read or written passes through the vector unit, and so do those that fill
     up the tiles of an image. It reduces elements while it writes others, and handles all of them
-    more slowly then. In a fusion of a product
-    only those take time that are rounded: they were computed for the product, or leave it in 16
-    bits. A product writes its partial sums in place of what it would make of them, and reductions
-    beside it run behind it; an update that it runs inside handles its elements behind each block.
+    more slowly then. In a fusion of a product only those take time that are rounded: they were
+    computed for the product, or leave it in 16 bits; and those of which it stores a reduction
+    alone, once their operands are there. A product writes its partial sums in place of what it
+    would make of them, and reductions beside it run behind it; an update that it runs inside
+    handles its elements behind each block.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:

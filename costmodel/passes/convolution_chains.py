@@ -2,8 +2,8 @@
 
 In a step of training the gradients of filters read the images again, and libtpu copies these for
 them: each convolution hands its images over. In inference a convolution leaves them as the next one
-takes them, with elementwise ops in between. Only at the start and the end of such a chain are they
-brought into tiles and blocks, and back.
+takes them, with elementwise ops, poolings and joins in between. Only at the start and the end of
+such a chain are they brought into tiles and blocks, and back.
 """
 
 from __future__ import annotations
