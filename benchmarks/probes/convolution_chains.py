@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.probes.nets import conv, normed
-from benchmarks.probes.probe import Case, Compiled, Probe
+from benchmarks.probes.probe import Case, Probe, cycles
 from benchmarks.probes.programs import lowered_of
 
 Net = Callable[[jax.Array, list[jax.Array]], jax.Array]
@@ -101,7 +101,7 @@ NETS: dict[str, tuple[Net, tuple[tuple[int, int, int], ...]]] = {
     "plain": (plain, (*FEW, (8, 128, 128), (32, 64, 64))),
     "grouped": (grouped, ((2, 128, 128), (4, 128, 64))),
     "residual": (residual, ((2, 128, 128), (4, 128, 64))),
-    "pooled": (pooled, ((2, 128, 128), (4, 128, 64))),
+    "pooled": (pooled, ((2, 128, 128), (4, 128, 64), (8, 128, 128))),
     "strided": (strided, ((2, 256, 128), (4, 128, 64))),
     "halved": (halved, ((2, 256, 128), (4, 128, 64))),
     "joined": (joined, ((2, 128, 128),)),
@@ -115,11 +115,6 @@ CHAINS = {
     for images, pixels, channels in sizes
     for layers in (SHORT, LONG)
 }
-
-
-def cycles(compiled: Compiled) -> int:
-    """Of all that is launched."""
-    return round(sum(compiled.verdict.cycles.values()))
 
 
 PROBE = Probe(

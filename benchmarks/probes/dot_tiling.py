@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from benchmarks.probes.probe import Case, Compiled, Probe
+from benchmarks.probes.probe import Case, Probe, cycles
 from benchmarks.probes.programs import lowered
 
 DEPTH = 8192
@@ -36,11 +36,6 @@ def update(x: Any, g: Any, *state: Any) -> Any:
         return state[0] - 0.1 * first, first
     second = 0.99 * state[2] + 0.01 * gradient * gradient
     return state[0] - 0.1 * first / (jnp.sqrt(second) + 1e-8), first, second
-
-
-def cycles(compiled: Compiled) -> int:
-    """Those that the compiler estimates for all."""
-    return int(sum(compiled.verdict.cycles.values()))
 
 
 def _updated(arrays: int) -> Case:

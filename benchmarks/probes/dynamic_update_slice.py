@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.probes.layouts import Layout, cases_of
-from benchmarks.probes.probe import Compiled, Probe
+from benchmarks.probes.probe import Probe, cycles
 
 
 def update(rows: int, part: int, *, known: bool = False) -> bytes:
@@ -62,11 +62,6 @@ LAYOUTS = {
         program=partial(caches, 4, ROWS), mesh="a=2", choices=(((0, 1), 0),)
     ),
 }
-
-
-def cycles(compiled: Compiled) -> int:
-    """Those that the compiler estimates for all."""
-    return int(sum(compiled.verdict.cycles.values()))
 
 
 PROBE = Probe(

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.probes.probe import Case, Compiled, Probe
+from benchmarks.probes.probe import Case, Probe, cycles
 from benchmarks.probes.programs import lowered_of
 
 
@@ -53,11 +53,6 @@ LAYERS = {
     for name, (rows, columns, hidden) in SIZES.items()
     for bits, dtype in ((32, "float32"), (16, "bfloat16"))
 } | {"4 x 512 with a tanh": Layer(rows=(4, 512), columns=512, hidden=2048, tanh=True)}
-
-
-def cycles(compiled: Compiled) -> int:
-    """Of all that is launched."""
-    return round(sum(compiled.verdict.cycles.values()))
 
 
 PROBE = Probe(

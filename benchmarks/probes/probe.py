@@ -34,6 +34,11 @@ class Compiled:
         return [one for computation in computations for one in computation.instructions]
 
 
+def cycles(compiled: Compiled) -> int:
+    """Those that the compiler estimates for all that is launched."""
+    return round(sum(compiled.verdict.cycles.values()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One program: the module as a target's compiler gets it, and how its figure is read."""

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.probes.probe import Case, Compiled, Probe
+from benchmarks.probes.probe import Case, Probe, cycles
 from benchmarks.probes.programs import lowered
 
 ROWS = (256, 1024, 4096)
@@ -24,11 +24,6 @@ def greatest(x: Any, w: Any) -> Any:
 def in_turn(x: Any, w: Any) -> Any:
     """As many products in turn as there are rows, of operands that stay on the chip."""
     return jax.lax.fori_loop(0, x.shape[0], lambda _, one: jnp.tanh(one @ w), x)
-
-
-def cycles(compiled: Compiled) -> int:
-    """Those that the compiler estimates for all."""
-    return int(sum(compiled.verdict.cycles.values()))
 
 
 PROBE = Probe(

@@ -18,6 +18,7 @@ from benchmarks.zoo.tables import MEMORY, brief_table, page_table
 SIZES = {"under 256 MiB": 0, "from 256 MiB": 2**28, "from 1 GiB": 2**30, "from 2 GiB": 2**31}
 """Groups of programs by the bytes that the compiler lays out, at least so many."""
 
+TRAIN, UNTRAINED = "train", "all but train"
 PAGE = f"""\
 # Programs of public libraries
 
@@ -69,9 +70,9 @@ a rule or a constant of the cost model. The sums over that half had a say in twe
   9.3 in place of 9.2, but layers of a probe would be priced at two to five times what they take.
 - Eight and more images have a price where they leave a chain of convolutions, and none where they
   enter it: with one for both that half's median would be 14.5 in place of 13.0 %.
-- What a product of a batch is fed takes time to compute, which probes of attention deny: without,
-  that half's median error of an inference step's time was 16.4 in place of 14.5 %, and the mean of
-  a training step's 13.1 in place of 12.3 %.
+- What is computed to feed a product of a batch has a price, as that of any other product has.
+  Without it that half's median error of an inference step's time was 16.4 in place of 14.5 %, and
+  the mean of a training step's 13.1 in place of 12.3 %.
 
 Both halves are printed side by side, and a gap between them says how much of the accuracy is
 practice. Architectures are added from time to time; the hash of its name puts each into a half.
@@ -104,7 +105,8 @@ def write_page(halves: Mapping[str, Sequence[Record]], docs: Path) -> list[Path]
     """Write the page into `docs`; returns the files."""
     parts = [PAGE, f"## Both halves\n\n{page_table(halves)}\n"]
     parts.append(f"## By target\n\n{brief_table(grouped(halves, 'target'))}\n")
-    parts.append(f"## By what a program does\n\n{brief_table(worded(halves, kind_of))}\n")
+    kinds = worded(halves, kind_of) | {UNTRAINED: untrained(halves)}
+    parts.append(f"## By what a program does\n\n{brief_table(kinds)}\n")
     parts.append(f"## By what is laid out with room\n\n{brief_table(by_memory(halves), MEMORY)}\n")
     parts.append(f"## By library\n\n{brief_table(worded(halves, library_of()))}\n")
     parts.append(f"## The programs\n\n{program_table()}\n")
@@ -125,6 +127,14 @@ def worded(
 ) -> dict[str, dict[str, list[Record]]]:
     """Cases by a word of their program, and in it by half."""
     return _turned({half: by_word(rows, word) for half, rows in halves.items()})
+
+
+def untrained(halves: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
+    """By half the cases of all programs but steps of training."""
+    return {
+        half: [row for row in rows if kind_of(row["model"]) != TRAIN]
+        for half, rows in halves.items()
+    }
 
 
 def by_memory(halves: Mapping[str, Sequence[Record]]) -> dict[str, dict[str, list[Record]]]:

@@ -421,7 +421,7 @@ def test_only_products_of_one_row_run_on_the_vector_unit(device: str) -> None:
 @pytest.mark.parametrize("device", [TPU, V5P])
 @pytest.mark.parametrize("heads", [2, 4])
 def test_a_cache_of_few_heads_fills_its_tiles_up(device: str, heads: int) -> None:
-    """It takes as long as one of eight heads; without that half of it, or a quarter."""
+    """Libtpu handles eight rows of a tile where there are two heads or four."""
     name = f"attention of 1, {heads} heads, bf16"
     analysis = analysed(FEW_ROWS.cases[name].module(TARGETS[device]))
     priced = Evaluator(analysis, Mesh.parse("all=8"), find(device)).cost(()).compute

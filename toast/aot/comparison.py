@@ -121,7 +121,7 @@ def _time(plan: Plan, verdict: Verdict) -> Text:
     compiled = format_seconds(verdict.compute_seconds)
     text = f"Computation: {predicted} predicted, {compiled} by the compiler's own estimate."
     if verdict.unestimated:
-        text += f" That leaves out what it gives no time: {_left_out(verdict)}."
+        text += f" The compiler gives no time for {_left_out(verdict)}, so its estimate lacks them."
     if verdict.step_seconds is None or verdict.makespan_seconds is None:
         return Text(text)
     meant = "computation and communication overlapping" if plan.search.overlap else "their sum"
