@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from benchmarks.probes.probe import Case, Probe, cycles
-from benchmarks.probes.programs import lowered
+from benchmarks.probes.programs import lowered, lowered_of
 
 DEPTH = 8192
 SIDES = (2048, 4096, 6144, 8192, 12288, 16384, 24576)
@@ -19,6 +20,8 @@ WIDE = ((16384, 4096, 14336), (16384, 8192, 8192))
 GRADIENT = (16384, 4096, 6272)
 UPDATES = {"descent": 1, "momentum": 2, "Adam": 3}
 """With how many arrays of the size of a gradient each is made."""
+SMALLER = ((256, 4096, 4096), (4096, 4096, 4096), (256, 768, 3072), (4096, 512, 4096))
+"""Rows that Adam's update contracts, in 16 bits, and the sides of its weight."""
 
 
 def product(x: Any, w: Any) -> Any:
@@ -44,6 +47,17 @@ def _updated(arrays: int) -> Case:
     return Case.of(partial(lowered, update, *shapes, dtype="float32"), cycles)
 
 
+def updated_by(x: Any, g: Any, *state: Any) -> Any:
+    """Adam's update, of what is stored in 16 bits."""
+    return update(x.astype(jnp.float32), g.astype(jnp.float32), *state)
+
+
+def _smaller(rows: int, left: int, right: int) -> Case:
+    given = [jax.ShapeDtypeStruct((rows, side), jnp.bfloat16) for side in (left, right)]
+    state = [jax.ShapeDtypeStruct((left, right), jnp.float32)] * 3
+    return Case.of(partial(lowered_of, updated_by, *given, *state), cycles)
+
+
 PROBE = Probe(
     name="dot_tiling",
     figures="cycles of a product of two operands in 16 bits or 32, and of updates inside it",
@@ -60,5 +74,6 @@ PROBE = Probe(
         )
         for rows, depth, columns in WIDE
     }
-    | {f"f32, {name}": _updated(arrays) for name, arrays in UPDATES.items()},
+    | {f"f32, {name}": _updated(arrays) for name, arrays in UPDATES.items()}
+    | {f"Adam, {r} rows, {m} x {n}": _smaller(r, m, n) for r, m, n in SMALLER},
 )

@@ -21,7 +21,8 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "packs_comparisons": False,
     },
     "reduction_fusion": {"joins_passes": False},
-    "convolution_tiling": {"rows_apart": 1, "hands_over": False},
+    "dot_tiling": {"least_rows": 1, "launch": 1.0},
+    "convolution_tiling": {"hands_over": False},
     "all_reduce_combiner": {"max_bytes": NEVER},
     "constant_folding": {"most_elements": 0},
     "layout_assignment": {

@@ -144,24 +144,26 @@ class DotTilingRules:
     """How a product of two operands that do not stay on the chip is made.
 
     Block by block, and `rereads_operands`: each is read again for every row or column of blocks. A
-    block has `block_elements`, less where others of its size share its room.
+    block has `block_elements`, less where others of its size share its room. Fewer rows than
+    `least_rows` take the time of so many. A product of what stays on the chip starts after the part
+    `launch` of what any other fusion takes to start.
     """
 
     rereads_operands: bool
     block_elements: float
+    least_rows: int
+    launch: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionTilingRules:
     """`fills_tiles`: convolutions take whole tiles of channels, and rows of their windows.
 
-    Where a stride puts zeros between pixels, these are left out, and fewer than `rows_apart` images
-    take the time of so many. What a convolution makes takes the time of what is rounded, in 32 bits
-    too (`hands_over`).
+    Where a stride puts zeros between pixels, these are left out. What a convolution makes takes the
+    time of what is rounded, in 32 bits too (`hands_over`).
     """
 
     fills_tiles: bool
-    rows_apart: int
     hands_over: bool
 
 

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 from toast.analysis.jit import inner
 from toast.analysis.program import Floats, Ints
-from toast.costmodel.kernels.convolution import HANDED, LEAVES, WIDEST, blocking, grouped
+from toast.costmodel.kernels.convolution import (
+    HANDED,
+    LEAVES,
+    WIDEST,
+    blocking,
+    copied,
+    grouped,
+    reversing,
+    turned,
+)
 from toast.costmodel.kernels.incremental import (
     in_blocks,
     in_rows,
@@ -18,7 +27,7 @@ from toast.costmodel.kernels.incremental import (
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.products import behind, product_tiling, reducing, updating, waiting
 from toast.costmodel.passes.space_to_batch import FORMS, NORMED
-from toast.costmodel.program.contractions import WIDE
+from toast.costmodel.program.contractions import AS_GIVEN, ROUNDED, WIDE
 from toast.costmodel.program.lookups import NO_ROWS, ROWS, TABLE
 from toast.costmodel.terms.journal import ROOT, Bound
 
@@ -26,8 +35,9 @@ if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 ARITHMETIC, BYTES, ELEMENTS = (int(bound) for bound in Bound)
-READ_AND_SUMMED, READ_TWICE_AND_WRITTEN = 2.0, 3.0
-"""How often a pass handles each element: of a sum, and of a norm with its factors as an image."""
+READ_AND_MADE, READ_TWICE_AND_WRITTEN = 2.0, 3.0
+"""How often a pass handles each element: of a sum or a copy, and of a norm with its factors as an
+image."""
 
 
 @inner
@@ -67,11 +77,11 @@ def _turning(t: Tables, s: Scratch, row: int) -> float:
 
 @inner
 def _blocking(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to bring what a fusion convolves into blocks of pixels, or its groups apart."""
+    """Seconds to bring what a fusion convolves into tiles, blocks of pixels, or groups apart."""
     spent = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
-        spent += blocking(t, s, k) + grouped(t, s, k)[1] / t.chip.element_rate
-        spent += _leaving(t, s, row, k)
+        spent += blocking(t, s, k) + reversing(t, s, k) + grouped(t, s, k)[1] / t.chip.element_rate
+        spent += _leaving(t, s, row, k) + READ_AND_MADE * copied(t, s, k) * t.chip.each_rounded
     return spent
 
 
@@ -162,7 +172,7 @@ def _norms(t: Tables, s: Scratch, row: int) -> float:
     for k in range(t.fusions.summed_start[row], t.fusions.summed_start[row + 1]):
         image = t.fusions.summed[k]
         if in_blocks(t, s, image) > 0.0:
-            handled = READ_AND_SUMMED * _elements(t, s, image)
+            handled = READ_AND_MADE * _elements(t, s, image)
             spent += handled * t.chip.each_reduced + t.chip.overhead
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         image = t.fusions.dot_operand[k, 0, 1]
@@ -214,6 +224,7 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
         if t.fusions.dot_window[k, WIDEST] > 0 and handed:
             made = t.fusions.dot_sums[k]
             fed = max(fed, _elements(t, s, made), grouped(t, s, k)[0])
+        reduced += turned(t, s, k) * t.chip.each_reduced
         for operand in range(2):
             if t.fusions.dot_computed[k, operand]:
                 fed = max(fed, _elements(t, s, t.fusions.dot_operand[k, operand, 1]))
@@ -248,6 +259,8 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
         if sums_inside(t, s, t.fusions.within[k]):
             continue
         size, whole = _moved(t, s, tensor), s.tensors.stored[t.fusions.whole[k]]
+        if t.fusions.lies[k] == AS_GIVEN:
+            size = whole = s.tensors.given[tensor]
         if t.fusions.by_row[row] != NO_ROWS:
             size = max(size, in_rows(t, s, tensor, t.fusions.by_row[row] == TABLE))
             whole = max(whole, size)
@@ -255,7 +268,8 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
         moved += size * streamed(t.chip.on_chip, t.chip.streamed_from, whole)
         elements += handled
         if k < first + t.fusions.writes[row]:
-            narrow = max(narrow, handled if t.tensors.itemsize[tensor] < WIDE else 0.0)
+            rounded = t.fusions.lies[k] == ROUNDED or t.tensors.itemsize[tensor] < WIDE
+            narrow = max(narrow, handled if rounded else 0.0)
             wrote, made = moved, elements
     return moved, wrote, elements - made, made, narrow
 
@@ -265,12 +279,13 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     """Roofline of every fusion: arithmetic, bytes moved, or elements handled.
 
     Each element that is read or written passes through the vector unit, and so do those that fill
-    up the tiles of an image. It reduces elements while it writes others, and handles all of them
-    more slowly then. In a fusion of a product only those take time that are rounded: they were
-    computed for the product, or leave it in 16 bits; and those of which it stores a reduction
-    alone, once their operands are there. A product writes its partial sums in place of what it
-    would make of them, and reductions beside it run behind it; an update that it runs inside
-    handles its elements behind each block.
+    up the tiles of an image; of windows that it pools only those that it makes count, twice. It
+    reduces elements while it writes others, and handles all of them more slowly then. In a fusion
+    of a product only those take time that are rounded: they were computed for the product, or leave
+    it in 16 bits; and those of which it stores a reduction alone, once their operands are there. A
+    product writes its partial sums in place of what it would make of them, and reductions beside it
+    run behind it; an update that it runs inside handles those of its elements that are not on the
+    chip behind each block.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
@@ -279,7 +294,8 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         moved, wrote, read, made, narrow = _traffic(t, s, row)
         moved += max(sums - wrote, 0.0)
         spent = moved / t.chip.bandwidth
-        if t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]:
+        multiplies = t.fusions.dot_start[row] < t.fusions.dot_start[row + 1]
+        if multiplies:
             late = behind(t, s, row, moved) if partial and t.fusions.updating[row] else 0.0
             spent = (moved - late) / t.chip.bandwidth * t.chip.feeding
             only = _most_reduced(t, s, row)
@@ -289,6 +305,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         else:
             reduced = _most_reduced(t, s, row)
             each = t.chip.each_reduced if reduced > 0.0 else t.chip.each_element
+            read = min(read, made) if t.fusions.pooling[row] else read
             handling = (read + max(made, reduced)) * each
         seconds = max(arithmetic, spent, handling)
         bound = ARITHMETIC if seconds == arithmetic else ELEMENTS
@@ -301,7 +318,8 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         seconds += _copying(t, s, row) + _turning(t, s, row)
         seconds += _blocking(t, s, row) + _placing(t, s, row) + _transforming(t, s, row)
         seconds += _unpacking(t, s, row) + _norms(t, s, row)
-        spent = weight * (seconds + t.chip.overhead)
+        starts = t.chip.product_overhead if multiplies and moved == 0.0 else t.chip.overhead
+        spent = weight * (seconds + starts)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)
         s.fusions.seconds[row] = spent
     return total(s.fusions.seconds)

@@ -8,6 +8,7 @@ import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import (
+    channels_of,
     groups_apart,
     in_blocks,
     in_lines,
@@ -18,10 +19,14 @@ from toast.costmodel.kernels.incremental import (
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-ROW, WIDEST, APART, SPREAD, SPLITS, GROUP, MADE = range(7)
+ROW, WIDEST, APART, SPREAD, SPLITS, GROUP, MADE, WHOLE, REVERSES = range(9)
 """The columns of `dot_window`."""
-ENTERS, LEAVES, HANDED = range(3)
+ENTERS, LEAVES, HANDED, GIVEN = range(4)
 """The columns of `dot_passage`."""
+WORD = 4.0
+"""Bytes that pass the vector unit at once."""
+NARROW = 2.0
+"""Bytes of an element as a matrix unit takes it."""
 
 
 @inner
@@ -69,11 +74,85 @@ def grouped(t: Tables, s: Scratch, dot: int) -> tuple[float, float]:
 
 
 @inner
+def packed(t: Tables, dot: int, channels: float) -> float:
+    """Pixels of a window that a convolution contracts in one go with so many channels.
+
+    A row, and of fewer channels than a tile has rows all of them.
+    """
+    window = t.fusions.dot_window[dot]
+    return float(window[WHOLE] if channels < t.chip.tile_rows else window[ROW])
+
+
+@inner
+def in_columns(t: Tables, s: Scratch, dot: int) -> float:
+    """How the images that a convolution makes fill columns of tiles, over their number."""
+    made = t.fusions.dot_sums[dot]
+    if t.tensors.image[made, 0] < 0:
+        return np.inf
+    blocks = in_blocks(t, s, t.fusions.dot_operand[dot, 0, 1]) > 0.0
+    batch = side(t, s, made, t.tensors.image[made, 0]) * (t.chip.tile_rows if blocks else 1)
+    return tiled(max(batch, 1.0), t.chip.tile_columns)
+
+
+@inner
+def turned(t: Tables, s: Scratch, dot: int) -> float:
+    """Elements that a convolution of few channels turns, with those that fill up their tiles.
+
+    For each pixel that it makes those of a row of its window, which lie along images, are brought
+    along channels.
+    """
+    window, image = t.fusions.dot_window[dot], t.fusions.dot_operand[dot, 0, 1]
+    made = t.fusions.dot_sums[dot]
+    if window[WHOLE] <= 1 or t.tensors.image[image, 0] < 0 or t.tensors.image[made, 0] < 0:
+        return 0.0
+    channels = channels_of(t, s, image)
+    if channels >= t.chip.tile_rows:
+        return 0.0
+    images = max(side(t, s, made, t.tensors.image[made, 0]), 1.0)
+    images *= t.chip.tile_rows if in_blocks(t, s, image) > 0.0 else 1
+    size = s.tensors.local[made] / max(t.tensors.itemsize[made], 1.0)
+    pixels, taken = size / channels_of(t, s, made), float(window[ROW] * channels)
+    filled = tiled(taken, 2 * t.chip.tile_rows) * tiled(images, t.chip.tile_columns)
+    return float(pixels * taken * filled)
+
+
+@inner
+def copied(t: Tables, s: Scratch, dot: int) -> float:
+    """Elements of an image of few channels that the program is given, and copies into its tiles.
+
+    Not where it lies in blocks, which are brought there, nor where images fill columns.
+    """
+    image = t.fusions.dot_operand[dot, 0, 1]
+    if not t.fusions.dot_passage[dot, GIVEN] or t.tensors.image[image, 0] < 0:
+        return 0.0
+    batch, channels = side(t, s, image, t.tensors.image[image, 0]), channels_of(t, s, image)
+    rows = t.chip.tile_rows
+    if channels >= rows or batch >= t.chip.tile_columns or in_blocks(t, s, image) > 0.0:
+        return 0.0
+    size = s.tensors.local[image] / max(t.tensors.itemsize[image], 1.0)
+    return float(size * tiled(batch, 2 * rows) * tiled(channels, rows))
+
+
+@inner
+def reversing(t: Tables, s: Scratch, dot: int) -> float:
+    """Seconds to reverse the second image that the gradient of a filter reads, word by word.
+
+    What is computed for it alone is stored as the matrix unit takes it.
+    """
+    if not t.fusions.dot_window[dot, REVERSES]:
+        return 0.0
+    image, width = t.fusions.dot_operand[dot, 1, 1], t.fusions.dot_width[dot, 1, 0]
+    if t.fusions.dot_computed[dot, 1]:
+        width = NARROW / t.tensors.itemsize[image]
+    return float(s.tensors.stored[image] * width / WORD / t.chip.blocking)
+
+
+@inner
 def more_pixels(t: Tables, s: Scratch, dot: int) -> float:
     """How many times as many pixels are convolved as there are.
 
     Blocks overlap. Zeros between pixels are left out, but the unit takes other weights for each
-    pixel of a window then, and as long for few images as for `rows_apart`.
+    pixel of a window then, and as long for few images as for `least_rows`.
     """
     tensor, window = t.fusions.dot_operand[dot, 0, 1], t.fusions.dot_window[dot]
     batch = t.tensors.image[tensor, 0]
@@ -85,7 +164,7 @@ def more_pixels(t: Tables, s: Scratch, dot: int) -> float:
     if not _apart_in_blocks(t, s, dot):
         blocks = 0.0
     images = side(t, s, tensor, batch) * (t.chip.tile_rows if blocks > 0.0 else 1)
-    return max(blocks, 1.0) * tiled(float(images), t.chip.rows_apart) / window[SPREAD]
+    return max(blocks, 1.0) * tiled(float(images), t.chip.least_rows) / window[SPREAD]
 
 
 @inner

@@ -298,7 +298,7 @@ def padding(t: Tables, s: Scratch, tensor: int, blocks: bool) -> float:
     image = t.tensors.image[tensor]
     rows, columns = t.chip.tile_rows, t.chip.tile_columns
     batch = side(t, s, tensor, image[0]) * (rows if blocks else 1)
-    channels, fewest = _channels(t, s, tensor), _fewest_rows(t, t.tensors.itemsize[tensor])
+    channels, fewest = channels_of(t, s, tensor), _fewest_rows(t, t.tensors.itemsize[tensor])
     tiled = min(
         _rows(batch, fewest, rows) * _up(channels, columns),
         _rows(channels, fewest, rows) * _up(batch, columns),
@@ -315,13 +315,13 @@ def in_lines(t: Tables, s: Scratch, tensor: int) -> float:
     line = t.tensors.image[tensor, LINE]
     if line < 0:
         return np.inf
-    pixels, channels = side(t, s, tensor, line), _channels(t, s, tensor)
+    pixels, channels = side(t, s, tensor, line), channels_of(t, s, tensor)
     tall = _rows(channels, _fewest_rows(t, t.tensors.itemsize[tensor]), t.chip.tile_rows)
     return float(tall * _up(pixels, t.chip.tile_columns) / (channels * pixels))
 
 
 @inner
-def _channels(t: Tables, s: Scratch, tensor: int) -> int:
+def channels_of(t: Tables, s: Scratch, tensor: int) -> int:
     """The channels of an image on one device."""
     channels = 1
     for dim in range(t.tensors.image[tensor, 2], t.tensors.image[tensor, 3]):

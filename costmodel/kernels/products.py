@@ -9,10 +9,12 @@ import numpy as np
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.convolution import (
     GROUP,
-    ROW,
     WIDEST,
+    WORD,
     grouped_padding,
+    in_columns,
     more_pixels,
+    packed,
     tiled,
 )
 from toast.costmodel.kernels.incremental import side, streamed
@@ -21,8 +23,6 @@ from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
-WORD = 4.0
-"""Bytes that pass the vector unit at once."""
 NO_SHAPE = (0.0, 0.0)
 """Of what is no product of matrices."""
 
@@ -32,8 +32,9 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, tuple[float,
     """Padding of a product, rows and columns of its result, and if its sums are partial.
 
     Whole tiles: what is contracted fills the columns of the unit, and so does one side of the
-    result; the other side streams through it by rows. The better of the two ways round counts. Of
-    a convolution pixels stream through, and a row of its window is contracted with the channels.
+    result; the other side streams through it by rows, of which few take the time of `least_rows`.
+    The better of the two ways round counts. Of a convolution pixels stream through, and pixels of
+    its window are contracted with the channels; or its images fill columns, if they do so better.
     """
     first, last = t.fusions.side_start[dot], t.fusions.side_start[dot + 1]
     if first == last:
@@ -60,9 +61,13 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, tuple[float,
     if t.fusions.dot_window[dot, GROUP] > 0:
         return grouped_padding(t, s, dot, batch) * more_pixels(t, s, dot), NO_SHAPE, False
     if t.fusions.dot_window[dot, WIDEST] > 0:
-        row = t.fusions.dot_window[dot, ROW]
-        padding = tiled(contracted * row, columns) * one if row else min(one, other)
+        pixels = packed(t, dot, contracted)
+        if pixels:
+            one = min(one, in_columns(t, s, dot) * tiled(right, rows))
+        padding = tiled(contracted * pixels, columns) * one if pixels else min(one, other)
         return padding * more_pixels(t, s, dot), NO_SHAPE, False
+    one *= max(t.chip.least_rows / (left * tiled(left, rows)), 1.0)
+    other *= max(t.chip.least_rows / (right * tiled(right, rows)), 1.0)
     padding = tiled(contracted, columns) * min(one, other)
     return padding, (left, right), partial
 
@@ -183,12 +188,16 @@ def behind(t: Tables, s: Scratch, row: int, moved: float) -> float:
 
 @inner
 def _alike(t: Tables, s: Scratch, row: int, dot: int) -> float:
-    """Bytes of what a fusion reads and writes of the size of what a product of it makes."""
+    """Bytes of what a fusion reads and writes of the size of what a product of it makes.
+
+    What waits on the chip does not count.
+    """
     found, made = 0.0, t.fusions.dot_sums[dot]
     for k in range(t.fusions.tensor_start[row], t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
+        size = s.tensors.stored[tensor]
         if s.tensors.local[tensor] == s.tensors.local[made]:
-            found += s.tensors.stored[tensor]
+            found += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
     return found
 
 

@@ -17,6 +17,7 @@ from toast.costmodel.passes.scatter_expander import POOLING
 from toast.costmodel.passes.space_to_batch import (
     CONVOLUTION,
     filter_gradients,
+    given_images,
     pixels_made,
 )
 from toast.costmodel.program.dataflow import Bools
@@ -28,12 +29,14 @@ CONCATENATE = "stablehlo.concatenate"
 class Passage(NamedTuple):
     """Whether a convolution's image is brought into its tiles, and what it makes out of them.
 
-    `handed`: what it makes is handed over to the gradient of a filter too.
+    `handed`: what it makes is handed over to the gradient of a filter too; `given`: its image is an
+    argument of the program, which no other convolved before.
     """
 
     enters: bool = True
     leaves: bool = False
     handed: bool = True
+    given: bool = False
 
 
 TRAINED = Passage()
@@ -42,8 +45,9 @@ TRAINED = Passage()
 def passages(program: Program) -> dict[int, Passage]:
     """The passage of each convolution; of those of a training step all are `TRAINED`."""
     convolutions = program.ops_named(CONVOLUTION)
+    given = {first for first, _ in given_images(program).values()}
     if not convolutions or len(filter_gradients(program)):
-        return dict.fromkeys(convolutions, TRAINED)
+        return {op: TRAINED._replace(given=op in given) for op in convolutions}
     keeping = _keeping(program)
     made, taken = _made_by(program, keeping), _taken_by(program, keeping)
     return {
@@ -51,6 +55,7 @@ def passages(program: Program) -> dict[int, Passage]:
             enters=not made[program.sources[program.uses_of(op)[0]]],
             leaves=not taken[program.values_of(op)[0]],
             handed=False,
+            given=op in given,
         )
         for op in convolutions
     }

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from toast.analysis.program import Program
 from toast.costmodel.compilers.rules import ConvolutionTilingRules
 from toast.costmodel.passes.convolution_groups import group_of, is_grouped, names_of
-from toast.costmodel.passes.space_to_batch import CONVOLUTION, filter_gradients
+from toast.costmodel.passes.space_to_batch import CONVOLUTION, filter_gradients, pixel_dims
 from toast.costmodel.program.contractions import Sides, sides_of
 
 
@@ -20,7 +20,8 @@ class FilterWindow(NamedTuple):
     how far apart pixels are put that are read, with zeros between, as where a stride is undone: at
     most along one side, and `spread` along all of them; `splits` says how these fall into blocks
     (`Program.op_splits`). Each group of channels, where there are groups, makes `made` channels of
-    `contracted`.
+    `contracted`. `whole` are the pixels of the whole window, which few channels are contracted
+    with. The gradient of the filter of a transposed convolution `reverses` one of its images.
     """
 
     row: int = 0
@@ -30,6 +31,8 @@ class FilterWindow(NamedTuple):
     splits: int = 0
     contracted: int = 0
     made: int = 0
+    whole: int = 0
+    reverses: int = 0
 
 
 NO_WINDOW = FilterWindow()
@@ -53,6 +56,8 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
         known = others if not is_grouped(program, op) else set(names)
         pairs = zip(shape, names, strict=True)
         sides = [size for size, name in pairs if name < 0 or name not in known]
+        while op not in gradients and len(sides) > max(pixel_dims(program, op), 1) and 1 in sides:
+            sides.pop() if sides[-1] == 1 else sides.remove(1)
         row = 0 if op in gradients else (sides or [1])[-1]
         apart = [1] if op in gradients else _apart(program, op)
         found[op] = FilterWindow(
@@ -61,6 +66,8 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
             apart=max(apart),
             spread=math.prod(apart),
             splits=int(program.op_splits[op]),
+            whole=math.prod(sides) if row else 0,
+            reverses=int(op in gradients and _reverses(program, op)),
         )
         if is_grouped(program, op):
             group = group_of(program, op)
@@ -80,6 +87,20 @@ def _apart(program: Program, op: int) -> list[int]:
         if name >= 0 and name not in right and read.get(name, 0) > 1
     ]
     return [1, *(ratio for ratio in shared if ratio > 1)]
+
+
+def _reverses(program: Program, op: int) -> bool:
+    """Whether the gradient of a filter reads more pixels of its second image than of its first.
+
+    That is how a transposed convolution puts pixels apart. XLA takes the smaller for the filter of
+    this one, and that reversed is the larger one read backwards.
+    """
+    one, two = program.uses_of(op)
+    few, more = (
+        dict(zip(program.use_names(use).tolist(), program.shape(program.sources[use]), strict=True))
+        for use in (one, two)
+    )
+    return any(name >= 0 and few.get(name, size) < size for name, size in more.items())
 
 
 def convolution_sides(program: Program, rules: ConvolutionTilingRules) -> dict[int, Sides]:

@@ -15,6 +15,7 @@ import numpy as np
 from toast.analysis.program import Program
 from toast.costmodel.compilers.rules import ReductionFusionRules
 from toast.costmodel.passes.reduction_fusion_kernel import Launches, merge_into
+from toast.costmodel.passes.scatter_expander import POOLING
 from toast.costmodel.passes.space_to_batch import CONVOLUTION, REDUCE
 from toast.costmodel.program.dataflow import Bools, Flow, named
 from toast.costmodel.program.launches import LaunchedFusions
@@ -36,6 +37,7 @@ def merge_reductions(
         return launched
     room, beside = 1, (flow.role == Role.REDUCE) | (once & (flow.role == Role.FUSIBLE))
     by_row = _by_row(program)
+    beside &= ~named(program, frozenset({POOLING}))
     while True:
         found = _new_launches(flow, launched, beside, by_row, room)
         filled = len(launched.ops), len(launched.reads)

@@ -11,7 +11,7 @@ from toast.costmodel.passes.fusion_kernel import sort_few
 from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.op_traits import Role
 
-FUSIBLE = int(Role.FUSIBLE)
+FUSIBLE, REDUCE = int(Role.FUSIBLE), int(Role.REDUCE)
 
 
 @record
@@ -85,7 +85,8 @@ def _takes_in(f: Any, k: Any, number: int, loops: bool) -> bool:
     """Whether a reduction may join: it has products or reductions, or is elementwise (`loops`)."""
     found = True
     for n in range(k.op_first[number], k.op_end[number]):
-        found &= k.beside[k.ops[n]] or (loops and f.role[k.ops[n]] == FUSIBLE)
+        role = f.role[k.ops[n]]
+        found &= k.beside[k.ops[n]] or role == REDUCE or (loops and role == FUSIBLE)
     return bool(found or k.dot_start[number + 1] > k.dot_start[number])
 
 

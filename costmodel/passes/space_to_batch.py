@@ -66,7 +66,7 @@ NORMED, LINE, APART, FORMS = 5, 6, 7, 8
 
 def filter_gradients(program: Program) -> Ints:
     """The convolutions that sum over pixels: what they make is the gradient of a filter."""
-    found = (op for op in program.ops_named(CONVOLUTION) if _pixels(program, op) < 0)
+    found = (op for op in program.ops_named(CONVOLUTION) if pixel_dims(program, op) < 0)
     return np.array(list(found), dtype=np.int64)
 
 
@@ -79,7 +79,7 @@ def images(program: Program, rules: LayoutAssignmentRules) -> dict[Shape, Image]
         return {}
     found: dict[Shape, Image] = {}
     for op in program.ops_named(CONVOLUTION):
-        if _pixels(program, op) >= 0:
+        if pixel_dims(program, op) >= 0:
             for value, image in _images_of(program, op, parted=rules.parts_groups):
                 for shape, lies in _turned(program, value, image):
                     known = found.get(shape, lies)
@@ -188,7 +188,7 @@ def pixels_made(program: Program, op: int) -> int:
     return math.prod(size for name, size in sizes if _moves(program, name))
 
 
-def _pixels(program: Program, op: int) -> int:
+def pixel_dims(program: Program, op: int) -> int:
     """How many dimensions of pixels a convolution has; -1 where it sums over them."""
     left, right = (program.use_names(use).tolist() for use in program.uses_of(op))
     made = set(program.def_names(program.values_of(op)[0]).tolist())
@@ -283,7 +283,9 @@ def _images_of(program: Program, op: int, *, parted: bool) -> Iterator[tuple[int
         (value, program.def_names(value).tolist(), group.made),
     ):
         pixels = [dim for dim, name in enumerate(names) if _moves(program, name)]
+        unnamed = [dim for dim, name in enumerate(names) if name < 0]
         channels = [dim for dim, name in enumerate(names) if name >= 0 and name in weights]
+        channels = channels or unnamed
         batch = [dim for dim in range(len(names)) if dim not in pixels and dim not in channels]
         if len(pixels) > 0 and len(channels) == 1 and len(batch) == 1:
             yield (

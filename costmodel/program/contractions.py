@@ -39,6 +39,9 @@ BATCH, LEFT, RIGHT, CONTRACTED = range(4)
 """Which operands of a matrix product a factor stands in: both and the result, or as named."""
 
 
+AS_STORED, ROUNDED, AS_GIVEN = range(3)
+"""How a value is moved: as it lies in memory, an f32 rounded to 16 bits as it is written, or as the
+program is given it, before it is brought into tiles."""
 WIDE = 4.0
 """Bytes of an element as a matrix unit makes it; what is stored narrower is rounded."""
 Sides = tuple[tuple[int, int], ...]

@@ -19,18 +19,18 @@ class ChipColumns(NamedTuple):
     """Figures of a chip and of its compiler that the kernels read.
 
     A matrix unit's tile of `tile_rows` by `tile_columns`, whose rows fill `column_bytes` at least;
-    images whose pixels lie apart take the time of `rows_apart` at least; rows that are more than
-    half padding, and have more than `most_padding` bytes of it, lie otherwise; rows are made inside
-    a sum of them that takes up to `summed_bytes` with `summed_rows` more; `bandwidth` in bytes, and
-    `element_rate` in elements a second; seconds of `overhead` of each fusion, and those of the
-    small fusions `launched` beside one collective. `on_chip` bytes keep operands; up to
-    `on_chip_buffers` bytes of what is alive may be on the chip for `on_chip_seconds`, with
-    `on_chip_sent` also what collectives read or write. Each copy to or from the chip takes
-    `on_chip_table_bytes` of main memory. Few images lie `in_blocks` of
-    pixels. `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then of
-    the next, and not in the mesh's order. `narrows`: an f32 that only products read travels in 16
-    bits. Sums are sent together in messages of up to `combined_bytes`; up to `late_bytes` of what
-    the last one sends wait for it. A product reads its operands again for each block of
+    a product of few rows takes the time of `least_rows`; rows that are more than half padding, and
+    have more than `most_padding` bytes of it, lie otherwise; rows are made inside a sum of them
+    that takes up to `summed_bytes` with `summed_rows` more; `bandwidth` in bytes, and
+    `element_rate` in elements a second; seconds of `overhead` of each fusion, of `product_overhead`
+    of a product of what is on the chip, and those of the small fusions `launched` beside one
+    collective. `on_chip` bytes keep operands; up to `on_chip_buffers` bytes of what is alive may be
+    on the chip for `on_chip_seconds`, with `on_chip_sent` also what collectives read or write. Each
+    copy to or from the chip takes `on_chip_table_bytes` of main memory. Few images lie `in_blocks`
+    of pixels. `sums_in_turn`: a sum over several dimensions runs over the axes of the first, then
+    of the next, and not in the mesh's order. `narrows`: an f32 that only products read travels in
+    16 bits. Sums are sent together in messages of up to `combined_bytes`; up to `late_bytes` of
+    what the last one sends wait for it. A product reads its operands again for each block of
     `block_elements`, if that is not 0; tensors are streamed from main memory from `streamed_from`
     of `on_chip` on. `feeding`: how much longer it takes to read what feeds a product;
     `each_element`: seconds of an element that is read or written, `each_reduced`: of one where a
@@ -47,7 +47,7 @@ class ChipColumns(NamedTuple):
     tile_rows: int
     tile_columns: int
     column_bytes: int
-    rows_apart: int
+    least_rows: int
     most_padding: float
     summed_bytes: float
     summed_rows: int
@@ -58,6 +58,7 @@ class ChipColumns(NamedTuple):
     bandwidth: float
     element_rate: float
     overhead: float
+    product_overhead: float
     launched: float
     on_chip: float
     on_chip_buffers: float
@@ -91,7 +92,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         tile_rows=device.tile[0],
         tile_columns=device.tile[1],
         column_bytes=profile.layout_assignment.column_bytes,
-        rows_apart=profile.convolution_tiling.rows_apart,
+        least_rows=profile.dot_tiling.least_rows,
         most_padding=profile.layout_assignment.most_padding,
         summed_bytes=profile.scatter_fusion.summed_bytes,
         summed_rows=profile.scatter_fusion.summed_rows,
@@ -102,6 +103,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
         overhead=device.op_overhead,
+        product_overhead=device.op_overhead * profile.dot_tiling.launch,
         launched=launched_beside(device, profile.spmd_partitioner),
         on_chip=on_chip.size,
         on_chip_buffers=on_chip.buffers,

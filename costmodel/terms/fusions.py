@@ -27,11 +27,12 @@ from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
 from toast.costmodel.passes.output_fusion import updates_inside
 from toast.costmodel.passes.row_layouts import RowLayouts
-from toast.costmodel.passes.scatter_expander import INDICES, launches_each
+from toast.costmodel.passes.scatter_expander import INDICES, POOLING, launches_each
 from toast.costmodel.passes.scatter_fusion import NOT_ADDED, sum_tensors
+from toast.costmodel.passes.space_to_batch import given_images
 from toast.costmodel.program.arrays import flags, flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
-from toast.costmodel.program.contractions import WIDE, Sides
+from toast.costmodel.program.contractions import AS_GIVEN, AS_STORED, ROUNDED, WIDE, Sides
 from toast.costmodel.program.dataflow import Bools, named
 from toast.costmodel.program.distinct import distinct, distinct_rows
 from toast.costmodel.program.launches import LaunchedFusion, LaunchedFusions
@@ -73,9 +74,10 @@ Placed = tuple[int, float]
 """A tensor of indices, and the launches for each of its elements."""
 Transformed = tuple[int, int]
 """A tensor of a Fourier transform, and the steps that it takes."""
-Moved = tuple[int, int, int]
-"""A tensor that is read or written, the one that it is a part of in memory, or itself, and the sum
-of rows that it may be made inside, or -1."""
+Moved = tuple[int, int, int, int]
+"""A tensor that is read or written, the one that it is a part of in memory, or itself, the sum of
+rows that it may be made inside, or -1, and how it lies there: an f32 may be `ROUNDED` to 16 bits as
+it is written, and an image may be an argument of the program (`AS_GIVEN`)."""
 
 
 class LaunchedRow(NamedTuple):
@@ -86,8 +88,8 @@ class LaunchedRow(NamedTuple):
     loop places windows, `transformed` what Fourier transforms take or make. `by_row` says how all
     that it moves lies (see `lookups`); `turned` are copied into rows or out of them; of `unpacked`
     the comparisons of error functions are unpacked; of images that are `summed` each pass reads one
-    again, if it lies in blocks. `updating`: it is an update that a product runs
-    inside.
+    again, if it lies in blocks. `updating`: it is an update that a product runs inside; `pooling`:
+    it pools windows.
     """
 
     written: tuple[Moved, ...] = ()
@@ -102,18 +104,20 @@ class LaunchedRow(NamedTuple):
     summed: tuple[int, ...] = ()
     by_row: int = NO_ROWS
     updating: bool = False
+    pooling: bool = False
 
 
 class Fusions(NamedTuple):
     """The rows as columns; `X_start` has one entry more than there are X.
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
-    `whole` in memory, or made `within` a sum of rows (-1: of none); `copied` tensors; those that
-    `placed` windows with `placed_launches` for each element; tensors that are `transformed` in so
-    many `transform_steps`; how all that it moves lies (`by_row`), `turned` tensors, `unpacked` and
-    `summed` ones; whether it is an update that a product runs inside (`updating`); its
-    contractions, from `dot_start` on; its reductions, from `reduced_start` on, and of each the
-    tensors that it may read: as it does alone, and as others want what it reads.
+    `whole` in memory, or made `within` a sum of rows (-1: of none), and how it `lies` there (see
+    `Moved`); `copied` tensors; those that `placed` windows with `placed_launches` for each element;
+    tensors that are `transformed` in so many `transform_steps`; how all that it moves lies
+    (`by_row`), `turned` tensors, `unpacked` and `summed` ones; whether it is an update that a
+    product runs inside (`updating`), or pools (`pooling`); its contractions, from `dot_start` on;
+    its reductions, from `reduced_start` on, and of each the tensors that it may read: as it does
+    alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` and `passage` (a TPU's convolutions), the sides of its factors from
     `side_start` on and their sizes; of its operands [contractions, 2] the tensors stored and read,
@@ -127,6 +131,7 @@ class Fusions(NamedTuple):
     tensor: Ints
     whole: Ints
     within: Ints
+    lies: Ints
     dot_start: Ints
     dot_unit: Ints
     dot_sums: Ints
@@ -158,6 +163,7 @@ class Fusions(NamedTuple):
     summed: Ints
     by_row: Ints
     updating: Ints
+    pooling: Ints
 
 
 class FusionScratch(NamedTuple):
@@ -307,11 +313,16 @@ class RowMaker:
         return passages(self.program)
 
     @cached_property
+    def _given(self) -> set[int]:
+        """Arguments of the program that are images."""
+        return set(given_images(self.program))
+
+    @cached_property
     def _passing(self) -> Ints:
         """For each op a number by the passage of what it convolves."""
         found = np.full(self.program.ops, -1)
         for op, one in self._passages.items():
-            found[op] = 4 * one.enters + 2 * one.leaves + one.handed
+            found[op] = 8 * one.given + 4 * one.enters + 2 * one.leaves + one.handed
         return found
 
     def identity(self) -> list[Ints]:
@@ -356,9 +367,14 @@ class RowMaker:
             program.constant[program.use_value],
             self._of_targets(),
             self._sums[program.use_value],
+            flags(program.values, self._given)[program.use_value],
         )
         of_value, _ = distinct_rows(
-            layouts.value_tensor, layouts.result_tensor, self.fusion.written, self._sums
+            layouts.value_tensor,
+            layouts.result_tensor,
+            self.fusion.written,
+            self._sums,
+            self.fusion.narrow,
         )
         number, _ = distinct_rows(
             program.op_signature,
@@ -425,6 +441,7 @@ class RowMaker:
             summed=_tensors(layouts, self.summed.get(number, ())),
             by_row=int(self.in_rows.moving[number]),
             updating=bool(self._updating[number]),
+            pooling=any(program.kind(op) == POOLING for op in one.ops),
         )
 
     def before(self, number: int) -> list[LaunchedRow]:
@@ -471,16 +488,17 @@ class RowMaker:
         """Tensors that a fusion reads; of what is only sliced, the slice that comes out."""
         program, layouts, read = self.program, self.layouts, list[Moved]()
         for use in one.reads:
-            op = program.user(use)
+            op, source = program.user(use), program.sources[use]
             if is_priced_elsewhere(program.kind(op)):
                 continue
             kind, tensor = program.kind(op), int(layouts.use_tensor[use])
             sliced = kind in SLICING or kind in UPDATING
             if not (sliced and use == program.op_uses[op]):
-                read.append((tensor, tensor, self._sum(program.sources[use])))
+                lies = AS_GIVEN if source in self._given else AS_STORED
+                read.append((tensor, tensor, self._sum(source), lies))
             elif kind in SLICING:
                 part = int(layouts.result_tensor[program.values_of(op)[0]])
-                read.append((part, tensor if kind in CUTTING else part, NOT_ADDED))
+                read.append((part, tensor if kind in CUTTING else part, NOT_ADDED, AS_STORED))
         return read
 
     def _written(self, one: LaunchedFusion) -> list[Moved]:
@@ -493,12 +511,14 @@ class RowMaker:
             if kind in UPDATING and self.fusion.flow.role[op] == Role.UPDATE:
                 part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
                 within = self._sum(program.sources[first + UPDATING[kind]])
-                found.append((part, whole if kind == UPDATE_SLICE else part, within))
+                whole = whole if kind == UPDATE_SLICE else part
+                found.append((part, whole, within, AS_STORED))
             else:
                 for value in program.values_of(op):
                     if self.fusion.written[value]:
                         tensor = int(layouts.value_tensor[value])
-                        found.append((tensor, tensor, self._sum(value)))
+                        lies = ROUNDED if self.fusion.narrow[value] else AS_STORED
+                        found.append((tensor, tensor, self._sum(value), lies))
         return found
 
     def _sum(self, value: int) -> int:
@@ -556,8 +576,9 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         writes=ints([len(row.written) for row in rows]),
         tensor_start=starts(moved),
         tensor=flat([[tensor for tensor, *_ in row] for row in moved]),
-        whole=flat([[whole for _, whole, _ in row] for row in moved]),
-        within=flat([[within for *_, within in row] for row in moved]),
+        whole=flat([[whole for _, whole, *_ in row] for row in moved]),
+        within=flat([[within for *_, within, _ in row] for row in moved]),
+        lies=flat([[lies for *_, lies in row] for row in moved]),
         dot_start=starts(dots),
         dot_sums=ints([dot.made for row in dots for dot in row]),
         dot_unit=ints([dot.unit for row in dots for dot in row]),
@@ -590,6 +611,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         summed=flat([row.summed for row in rows]),
         by_row=ints([row.by_row for row in rows]),
         updating=ints([row.updating for row in rows]),
+        pooling=ints([row.pooling for row in rows]),
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
         side_size=ints([size for sides in factors for _, size in sides]),
@@ -665,7 +687,8 @@ def _bound(bounds: Bounds) -> None:
     fusions, chip = bounds.tables.fusions, bounds.tables.chip
     for row in range(len(fusions.weight)):
         weight = float(fusions.weight[row])
-        bounds.add_constant(weight * chip.overhead)
+        dots = int(fusions.dot_start[row + 1] - fusions.dot_start[row])
+        bounds.add_constant(weight * (chip.product_overhead if dots else chip.overhead))
         bounds.add_roofline(_roofline(bounds, row), weight)
 
 
@@ -692,7 +715,8 @@ def _roofline(bounds: Bounds, row: int) -> list[Sum]:
         for number in [int(fusions.dot_unit[dot])]
     ]
     if not dots:
-        return [read, [handled(x, chip.each_element) for x in tensor]]
+        counted = tensor[:writes] if fusions.pooling[row] else tensor
+        return [read, [handled(x, chip.each_element) for x in counted]]
     narrow = [x for x in tensor[:writes] if tensors.itemsize[x] < WIDE]
     return [read, arithmetic, *([handled(x, chip.each_rounded)] for x in narrow)]
 

@@ -70,8 +70,12 @@ def passing(function: Callable[..., object], channels: int = 8, filters: int = 2
     return list(passages(analysed(lowered_of(function, image, given)).program).values())
 
 
+GIVEN = Passage(enters=True, leaves=False, handed=False, given=True)
+"""Of the first convolution of a chain, of an argument."""
+
+
 def test_a_chain_is_entered_once_and_left_once() -> None:
-    first, second = Passage(True, False, False), Passage(False, True, False)
+    first, second = GIVEN, Passage(False, True, False)
     assert passing(residual) == [first, second]
     biased = passing(lambda x, w: conv(conv(x, w[0]) + jnp.arange(8.0), w[1]))
     assert biased == [first, second]
@@ -86,7 +90,7 @@ def both(x: jax.Array, filters: list[jax.Array]) -> jax.Array:
 
 @pytest.mark.parametrize("net", [both, halved])
 def test_images_that_are_joined_or_pooled_stay(net: Callable[..., object]) -> None:
-    assert passing(net) == [Passage(True, False, False), Passage(False, True, False)]
+    assert passing(net) == [GIVEN, Passage(False, True, False)]
 
 
 def test_what_is_normalised_by_what_differs_between_pixels_enters_again() -> None:
@@ -96,11 +100,13 @@ def test_what_is_normalised_by_what_differs_between_pixels_enters_again() -> Non
 def test_what_is_joined_with_an_argument_or_cut_enters_again() -> None:
     both = Passage(True, True, False)
     joined = passing(lambda x, w: conv(conv(x, w[0]) * jnp.sin(x), w[1]))
-    assert joined == [Passage(True, False, False), both]
+    assert joined == [GIVEN, both]
     halved = passing(lambda x, w: conv(conv(x, w[0])[:, ::2, ::2], w[1]))
-    assert halved == [both, both]
+    assert halved == [both._replace(given=True), both]
 
 
 def test_steps_of_training_hand_all_images_over() -> None:
     program = analysed(step(8, 16, 16, 2)).program
-    assert set(passages(program).values()) == {TRAINED}
+    first, *others = passages(program).values()
+    assert first == TRAINED._replace(given=True)
+    assert set(others) == {TRAINED}

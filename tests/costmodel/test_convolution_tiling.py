@@ -196,12 +196,12 @@ def test_an_image_alone_is_an_image() -> None:
         (
             FORWARD,
             {(LEFT, 8), (LEFT, 32), (CONTRACTED, 64), (RIGHT, 128)},
-            FilterWindow(row=5, widest=5),
+            FilterWindow(row=5, widest=5, whole=25),
         ),
         (
             IMAGE,
             {(LEFT, 8), (LEFT, 32), (CONTRACTED, 128), (RIGHT, 64)},
-            FilterWindow(row=5, widest=5),
+            FilterWindow(row=5, widest=5, whole=25),
         ),
         (
             FILTER,
@@ -230,8 +230,8 @@ def test_strides_change_no_window(form: Form) -> None:
 @pytest.mark.parametrize(
     ("groups", "window"),
     [
-        (64, FilterWindow(row=1, widest=3, contracted=1, made=2)),
-        (4, FilterWindow(row=3, widest=3, contracted=16, made=32)),
+        (64, FilterWindow(row=3, widest=3, contracted=1, made=2, whole=9)),
+        (4, FilterWindow(row=3, widest=3, contracted=16, made=32, whole=9)),
     ],
 )
 def test_groups_are_a_batch(groups: int, window: FilterWindow) -> None:

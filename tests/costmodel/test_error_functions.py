@@ -20,7 +20,7 @@ from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.error_functions import unpacked_values
 from toast.costmodel.passes.fusion import fuse
 
-RATES = {"tpu-v5e": (1.503e9, 0.2), "tpu-v5p": (1.75e9, 0.35)}
+RATES = {"tpu-v5e": (1.503e9, 0.25), "tpu-v5p": (1.75e9, 0.35)}
 """Cycles a second of a chip, and how far a layer may be off."""
 BATCHES = [name for name, one in LAYERS.items() if len(one.rows) > 1 and one.rows[0] > 1]
 ONE = LAYERS["4 x 512 in 32 bits"]
