@@ -58,8 +58,9 @@ Some change next to nothing on that half. `constant_folding` changes prices of m
 what the compilers do with the programs of its probe. What is left of `dynamic_update_slice` is for
 caches that fit on the chip. `space_to_batch.normalised_forms` changes a few nets of
 convolutions, and pays on the tuning half. `dot_tiling.least_rows` changes means by less
-than a tenth of a point: it is for products of few rows in loops, and for gradients behind strides,
-which its probe says are up to four times as long. `rematerialization.least_bytes` is the compiler's own setting.
+than a tenth of a point: it is for products of few rows in loops, and for gradients behind
+strides, which its probe says are up to four times as long. `rematerialization.least_bytes` is the
+compiler's own setting.
 """
 ERRORS = {
     "room_mean": "room, mean",
