@@ -190,15 +190,14 @@ def behind(t: Tables, s: Scratch, row: int, moved: float) -> float:
 def _alike(t: Tables, s: Scratch, row: int, dot: int) -> float:
     """Bytes of what a fusion reads and writes of the size of what a product of it makes.
 
-    What waits on the chip does not count.
+    The part of them that waits on the chip, all together, does not count.
     """
     found, made = 0.0, t.fusions.dot_sums[dot]
     for k in range(t.fusions.tensor_start[row], t.fusions.tensor_start[row + 1]):
         tensor = t.fusions.tensor[k]
-        size = s.tensors.stored[tensor]
         if s.tensors.local[tensor] == s.tensors.local[made]:
-            found += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
-    return found
+            found += s.tensors.stored[tensor]
+    return found * streamed(t.chip.on_chip, t.chip.streamed_from, found)
 
 
 @inner
