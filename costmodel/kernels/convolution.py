@@ -31,7 +31,8 @@ NARROW = 2.0
 
 @inner
 def tiled(size: float, tile: int) -> float:
-    """A size rounded up to whole tiles, over the size."""
+    """A size rounded up to whole tiles, over the size; nothing takes a tile too."""
+    size = max(size, 1.0)
     return float(np.ceil(size / tile) * tile / size)
 
 
@@ -46,7 +47,7 @@ def grouped_padding(t: Tables, s: Scratch, dot: int, batch: float) -> float:
     """
     window, columns = t.fusions.dot_window[dot], t.chip.tile_columns
     if window[GROUP] == 1:
-        return tiled(max(batch, 1.0), columns) * columns
+        return tiled(batch, columns) * columns
     tensor, made = t.fusions.dot_operand[dot, 0, 1], tiled(window[MADE], columns)
     if groups_apart(t, s, tensor)[1]:
         images = tiled(side(t, s, tensor, t.tensors.image[tensor, 0]), columns)
@@ -91,7 +92,7 @@ def in_columns(t: Tables, s: Scratch, dot: int) -> float:
         return np.inf
     blocks = in_blocks(t, s, t.fusions.dot_operand[dot, 0, 1]) > 0.0
     batch = side(t, s, made, t.tensors.image[made, 0]) * (t.chip.tile_rows if blocks else 1)
-    return tiled(max(batch, 1.0), t.chip.tile_columns)
+    return tiled(float(batch), t.chip.tile_columns)
 
 
 @inner
@@ -108,7 +109,7 @@ def turned(t: Tables, s: Scratch, dot: int) -> float:
     channels = channels_of(t, s, image)
     if channels >= t.chip.tile_rows:
         return 0.0
-    images = max(side(t, s, made, t.tensors.image[made, 0]), 1.0)
+    images = float(side(t, s, made, t.tensors.image[made, 0]))
     images *= t.chip.tile_rows if in_blocks(t, s, image) > 0.0 else 1
     size = s.tensors.local[made] / max(t.tensors.itemsize[made], 1.0)
     pixels, taken = size / channels_of(t, s, made), float(window[ROW] * channels)

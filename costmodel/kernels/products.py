@@ -66,8 +66,8 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, tuple[float,
             one = min(one, in_columns(t, s, dot) * tiled(right, rows))
         padding = tiled(contracted * pixels, columns) * one if pixels else min(one, other)
         return padding * more_pixels(t, s, dot), NO_SHAPE, False
-    one *= max(t.chip.least_rows / (left * tiled(left, rows)), 1.0)
-    other *= max(t.chip.least_rows / (right * tiled(right, rows)), 1.0)
+    one *= max(t.chip.least_rows / max(left * tiled(left, rows), rows), 1.0)
+    other *= max(t.chip.least_rows / max(right * tiled(right, rows), rows), 1.0)
     padding = tiled(contracted, columns) * min(one, other)
     return padding, (left, right), partial
 

@@ -52,6 +52,14 @@ def test_few_channels_are_contracted_with_the_whole_window() -> None:
     assert cycles(7) == pytest.approx(cycles(3), rel=0.01)
 
 
+@pytest.mark.parametrize("images", [0, 1])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("side", [1, 3])
+def test_the_fewest_images_have_a_price(images: int, channels: int, side: int) -> None:
+    shapes = (images, 8, 8, channels), (side, side, channels, 4), (3, 3, 4, 4)
+    assert 0.0 <= priced(lowered(lambda x, a, b: stem(1, x, a, b), *shapes)) < 1e5
+
+
 def test_the_filter_of_a_transposed_convolution_reads_its_larger_image_backwards() -> None:
     rules = profile_of(find(V5E)).convolution_tiling
     program = analysed(
