@@ -264,7 +264,8 @@ class Reductions:
 
     def _is_reduction(self, fusion: LaunchedFusion) -> bool:
         roles = {role(self._program.kind(op)) for op in fusion.ops}
-        return roles == {Role.REDUCE} and not fusion.contractions
+        pools = any(self._program.kind(op) == "stablehlo.reduce_window" for op in fusion.ops)
+        return roles == {Role.REDUCE} and not fusion.contractions and not pools
 
     def _is_computed(self, fusion: LaunchedFusion) -> bool:
         """Whether it is elementwise, or reduces, or both, and reductions join such passes."""
