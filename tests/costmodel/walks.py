@@ -258,14 +258,16 @@ class Reductions:
 
     def run(self) -> list[LaunchedFusion]:
         for number, fusion in enumerate(self._fusions):
-            if fusion is not None and self._is_reduction(fusion):
+            if fusion is not None and self._is_reduction(fusion) and not self._pools(fusion):
                 self._merge(number, fusion)
         return [fusion for fusion in self._fusions if fusion is not None]
 
     def _is_reduction(self, fusion: LaunchedFusion) -> bool:
         roles = {role(self._program.kind(op)) for op in fusion.ops}
-        pools = any(self._program.kind(op) == "stablehlo.reduce_window" for op in fusion.ops)
-        return roles == {Role.REDUCE} and not fusion.contractions and not pools
+        return roles == {Role.REDUCE} and not fusion.contractions
+
+    def _pools(self, fusion: LaunchedFusion) -> bool:
+        return any(self._program.kind(op) == "stablehlo.reduce_window" for op in fusion.ops)
 
     def _is_computed(self, fusion: LaunchedFusion) -> bool:
         """Whether it is elementwise, or reduces, or both, and reductions join such passes."""
