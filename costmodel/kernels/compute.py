@@ -11,8 +11,8 @@ from toast.costmodel.kernels.convolution import (
     LEAVES,
     WIDEST,
     blocking,
-    copied,
     grouped,
+    into_tiles,
     reversing,
     turned,
 )
@@ -76,12 +76,15 @@ def _turning(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
-def _blocking(t: Tables, s: Scratch, row: int) -> float:
-    """Seconds to bring what a fusion convolves into tiles, blocks of pixels, or groups apart."""
+def _arranging(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds to lay images as a fusion convolves them.
+
+    In tiles, in blocks of pixels, with groups apart, or backwards.
+    """
     spent = 0.0
     for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
         spent += blocking(t, s, k) + reversing(t, s, k) + grouped(t, s, k)[1] / t.chip.element_rate
-        spent += _leaving(t, s, row, k) + READ_AND_MADE * copied(t, s, k) * t.chip.each_rounded
+        spent += _leaving(t, s, row, k) + READ_AND_MADE * into_tiles(t, s, k) * t.chip.each_rounded
     return spent
 
 
@@ -316,7 +319,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
         seconds += _copying(t, s, row) + _turning(t, s, row)
-        seconds += _blocking(t, s, row) + _placing(t, s, row) + _transforming(t, s, row)
+        seconds += _arranging(t, s, row) + _placing(t, s, row) + _transforming(t, s, row)
         seconds += _unpacking(t, s, row) + _norms(t, s, row)
         starts = t.chip.product_overhead if multiplies and moved == 0.0 else t.chip.overhead
         spent = weight * (seconds + starts)

@@ -15,6 +15,7 @@ from toast.costmodel.kernels.incremental import (
     padding,
     side,
 )
+from toast.costmodel.program.contractions import NARROW, WORD
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
@@ -23,10 +24,6 @@ ROW, WIDEST, APART, SPREAD, SPLITS, GROUP, MADE, WHOLE, REVERSES = range(9)
 """The columns of `dot_window`."""
 ENTERS, LEAVES, HANDED, GIVEN = range(4)
 """The columns of `dot_passage`."""
-WORD = 4.0
-"""Bytes that pass the vector unit at once."""
-NARROW = 2.0
-"""Bytes of an element as a matrix unit takes it."""
 
 
 @inner
@@ -118,7 +115,7 @@ def turned(t: Tables, s: Scratch, dot: int) -> float:
 
 
 @inner
-def copied(t: Tables, s: Scratch, dot: int) -> float:
+def into_tiles(t: Tables, s: Scratch, dot: int) -> float:
     """Elements of an image of few channels that the program is given, and copies into its tiles.
 
     Not where it lies in blocks, which are brought there, nor where images fill columns.

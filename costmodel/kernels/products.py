@@ -10,7 +10,6 @@ from toast.analysis.jit import inner
 from toast.costmodel.kernels.convolution import (
     GROUP,
     WIDEST,
-    WORD,
     grouped_padding,
     in_columns,
     more_pixels,
@@ -18,7 +17,7 @@ from toast.costmodel.kernels.convolution import (
     tiled,
 )
 from toast.costmodel.kernels.incremental import side, streamed
-from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT
+from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WORD
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables

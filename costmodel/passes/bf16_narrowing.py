@@ -11,6 +11,7 @@ from toast.analysis.program import LOOP_BEGIN, LOOP_END, Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.passes.fusion_chains import PRODUCT, reach_products
 from toast.costmodel.program.buffers import Slot, loop_slots
+from toast.costmodel.program.contractions import NARROW
 from toast.costmodel.program.dataflow import Bools, Flow, named
 from toast.costmodel.program.op_traits import ERRORS, Role
 
@@ -19,8 +20,6 @@ _MOVING = frozenset(
     {"stablehlo.gather", "stablehlo.select", "stablehlo.concatenate", "stablehlo.pad", _SLICE}
 )
 """What rounds its operands as well as its result, besides ops that only change a layout."""
-_HALF = 2.0
-"""Bytes of an element of 16 bits."""
 Rounded = dict[int, tuple[int, int]]
 """Arguments with the first and the last op of the loops for whose products they are rounded."""
 _Slots = dict[tuple[int, int], list[Slot]]
@@ -54,7 +53,7 @@ def widened_errors(program: Program, flow: Flow, written: Bools) -> Bools:
     found = np.zeros(program.values, dtype=np.bool_)
     for op in program.ops_named(*ERRORS):
         (value,) = program.values_of(op)
-        found[value] = written[value] and itemsize(program.dtype(value)) == _HALF
+        found[value] = written[value] and itemsize(program.dtype(value)) == NARROW
         found[value] &= _joins(program, flow, written, op)
     return found
 

@@ -43,7 +43,7 @@ TRAINED = Passage()
 
 
 def passages(program: Program) -> dict[int, Passage]:
-    """The passage of each convolution; of those of a training step all are `TRAINED`."""
+    """The passage of each convolution; all of a training step hand over, as `TRAINED` says."""
     convolutions = program.ops_named(CONVOLUTION)
     given = {first for first, _ in given_images(program).values()}
     if not convolutions or len(filter_gradients(program)):

@@ -56,8 +56,8 @@ def windows(program: Program, rules: ConvolutionTilingRules) -> dict[int, Filter
         known = others if not is_grouped(program, op) else set(names)
         pairs = zip(shape, names, strict=True)
         sides = [size for size, name in pairs if name < 0 or name not in known]
-        while op not in gradients and len(sides) > max(pixel_dims(program, op), 1) and 1 in sides:
-            sides.pop() if sides[-1] == 1 else sides.remove(1)
+        if op not in gradients:
+            sides = _without_channels(sides, pixel_dims(program, op))
         row = 0 if op in gradients else (sides or [1])[-1]
         apart = [1] if op in gradients else _apart(program, op)
         found[op] = FilterWindow(
@@ -87,6 +87,14 @@ def _apart(program: Program, op: int) -> list[int]:
         if name >= 0 and name not in right and read.get(name, 0) > 1
     ]
     return [1, *(ratio for ratio in shared if ratio > 1)]
+
+
+def _without_channels(sides: list[int], pixels: int) -> list[int]:
+    """The sides along pixels: a single channel has no name either, and lies behind or before."""
+    while len(sides) > pixels and 1 in sides:
+        gone = len(sides) - 1 if sides[-1] == 1 else sides.index(1)
+        sides = sides[:gone] + sides[gone + 1 :]
+    return sides
 
 
 def _reverses(program: Program, op: int) -> bool:

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats, Ints
 from toast.analysis.records import record
+from toast.costmodel.program.contractions import NARROW
 from toast.costmodel.program.dataflow import Flow
 from toast.costmodel.program.op_traits import Role
 
 Bools = NDArray[np.bool_]
-NARROW = 2.0
-"""Bytes of an element of 16 bits."""
 NOTHING, FUSIBLE, CONTRACTION, UPDATE, OPAQUE = (
     int(role) for role in (Role.NOTHING, Role.FUSIBLE, Role.CONTRACTION, Role.UPDATE, Role.OPAQUE)
 )

@@ -31,13 +31,14 @@ def merge_reductions(
 ) -> LaunchedFusions:
     """Each reduction in the fusion that makes what it reads, or in one before that reduces it.
 
-    So is what elementwise ops make that are computed `once`.
+    So is what elementwise ops make that are computed `once`. A pool is a pass of its own, which
+    reductions may join.
     """
     if not rules.merges:
         return launched
-    room, beside = 1, (flow.role == Role.REDUCE) | (once & (flow.role == Role.FUSIBLE))
+    reduces = (flow.role == Role.REDUCE) & ~named(program, frozenset({POOLING}))
+    room, beside = 1, reduces | (once & (flow.role == Role.FUSIBLE))
     by_row = _by_row(program)
-    beside &= ~named(program, frozenset({POOLING}))
     while True:
         found = _new_launches(flow, launched, beside, by_row, room)
         filled = len(launched.ops), len(launched.reads)

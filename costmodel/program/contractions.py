@@ -42,8 +42,11 @@ BATCH, LEFT, RIGHT, CONTRACTED = range(4)
 AS_STORED, ROUNDED, AS_GIVEN = range(3)
 """How a value is moved: as it lies in memory, an f32 rounded to 16 bits as it is written, or as the
 program is given it, before it is brought into tiles."""
-WIDE = 4.0
-"""Bytes of an element as a matrix unit makes it; what is stored narrower is rounded."""
+WIDE, NARROW = 4.0, 2.0
+"""Bytes of an element as a matrix unit makes it, and as it takes it; what is stored narrower than
+it is made is rounded."""
+WORD = 4.0
+"""Bytes that pass the vector unit at once."""
 Sides = tuple[tuple[int, int], ...]
 """(side, size) of each factor of a contraction."""
 

@@ -1,7 +1,7 @@
-"""Images that a program is given, of few channels: copied into tiles, turned and convolved.
+"""What handles images beside the arithmetic of convolutions. Each device has all images.
 
-And what else handles images beside convolutions: pools, and the gradient of a filter that reads a
-larger image backwards, as that of a transposed convolution does. Each device has all images.
+Those of few channels that a program is given are copied into tiles and turned. Pools are passes.
+The gradient of a transposed convolution's filter reads an image backwards.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _transposed(images: int, pixels: int, given: int, made: int) -> Case:
 
 
 PROBE = Probe(
-    name="few_channels",
+    name="image_passes",
     figures="cycles of images given, pooled, and read backwards",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2"),
     cases={

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.probes.few_channels import PROBE, of_transposed, stem
 from benchmarks.probes.figures import golden
+from benchmarks.probes.image_passes import PROBE, of_transposed, stem
 from benchmarks.probes.programs import lowered
 from tests.modules import analysed
 from toast.costmodel.compilers.profile import profile_of
@@ -39,10 +39,10 @@ def test_images_take_about_as_long_as_libtpu_estimates(name: str) -> None:
     """A first convolution of three channels was priced at a third to a half."""
     cycles = priced(PROBE.cases[name].module(V5E))
     error = FARTHER.get(name, 0.2)
-    assert cycles == pytest.approx(golden("few_channels", name, V5E), rel=error)
+    assert cycles == pytest.approx(golden("image_passes", name, V5E), rel=error)
 
 
-def test_few_channels_are_contracted_with_the_whole_window() -> None:
+def test_image_passes_are_contracted_with_the_whole_window() -> None:
     """With one channel a window of 7 x 7 takes no longer than one of 3 x 3, up to its bytes."""
 
     def cycles(side: int) -> float:
