@@ -77,12 +77,13 @@ a rule or a constant of the cost model. The sums over that half had a say in twe
   Without it that half's median error of an inference step's time was 16.4 in place of 14.5 %, and
   the mean of a training step's 13.1 in place of 12.3 %. With four fifths and with half of it that
   mean would be 12.8 and 13.4 in place of 12.2 %.
-- An f32 that is stored in 16 bits takes the time of what is rounded, and of all its bytes: with
-  half of them that half's mean error of all steps would be 18.0 in place of 17.9 %.
+- An f32 that is stored in 16 bits takes the time of rounding it, or of writing 32 bits where that
+  is longer: with 16 that half's mean error of all steps would be 18.0 in place of 17.9 %.
 - A pool is a pass of its own, beside which sums may run, but never beside a convolution: that
   half's median error of all steps but training is 10.0 in place of 12.0 %.
-- What stacks are updated with in a loop has its launches: without, as libtpu has it for an LSTM,
-  that half's mean error of a training step's time would be 13.6 in place of 12.2 %.
+- Each update of a stack in a loop is launched by itself. libtpu makes those of an LSTM inside
+  products: so priced, that half's mean error of a training step's time would be 13.6 in place of
+  12.2 %.
 - What is pooled is stored in 32 bits: in 16, as libtpu stores it for maxima, that half's mean error
   of memory with room would be 12.4 in place of 12.3 %.
 - In inference what a convolution makes takes the time of what is rounded only where it is stored
