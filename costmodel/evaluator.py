@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from toast.costmodel.holes import hole_bytes
 from toast.costmodel.kernels.evaluate import FIGURES, Measured, evaluate_many, step_seconds
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import Fusion, fuse
+from toast.costmodel.passes.while_loop_invariant_code_motion import move_out
 from toast.costmodel.peak_pruning import fold
 from toast.costmodel.program.lookups import WHOLE
 from toast.costmodel.program.pins import NO_PINS, Pins
@@ -188,12 +189,14 @@ class Evaluator:
             self._regions = [
                 region_cost(region, mesh, self._price_alone) for region in analysis.program.regions
             ]
-            self.fusion: Fusion = fuse(analysis.program, self.profile)
+            self._moved = move_out(analysis.program, self.profile.while_loop_invariant_code_motion)
+            self.fusion: Fusion = fuse(self._moved, self.profile)
             self._lay_out(lay_out(analysis, pins))
 
     def _lay_out(self, layouts: Layouts) -> None:
         self.layouts = layouts
-        self.listing = list_rows(self.analysis, layouts, self.fusion, self.device, self._regions)
+        run = replace(self.analysis, program=self._moved)
+        self.listing = list_rows(run, layouts, self.fusion, self.device, self._regions)
         tables = build_tables(self.analysis, self.mesh, self.device, self.listing)
         floors = tables.floors._replace(counted=self._floored)
         self.tables: Tables = tables._replace(floors=floors)

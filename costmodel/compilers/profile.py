@@ -73,6 +73,7 @@ class CompilerProfile:
     all_reduce_combiner: rules.AllReduceCombinerRules
     all_reduce_reassociate: rules.AllReduceReassociateRules
     while_loop_all_reduce_motion: rules.WhileLoopAllReduceMotionRules
+    while_loop_invariant_code_motion: rules.WhileLoopInvariantCodeMotionRules
     reduce_scatter_creator: rules.ReduceScatterCreatorRules
     bf16_narrowing: rules.Bf16NarrowingRules
     layout_assignment: rules.LayoutAssignmentRules

@@ -225,6 +225,13 @@ class WhileLoopAllReduceMotionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WhileLoopInvariantCodeMotionRules:
+    """`moves`: what a loop makes of nothing that it changes is made before the loop."""
+
+    moves: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReduceScatterCreatorRules:
     """Which sums over devices are not scattered, and how the others are ordered.
 

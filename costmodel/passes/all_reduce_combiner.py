@@ -87,17 +87,24 @@ def _spread(
 
 
 def loops(program: Program) -> tuple[Ints, Floats]:
-    """The innermost loop of each op, and how often each loop runs."""
-    loop, runs, outer = np.zeros(program.ops, dtype=np.int64), [1.0], [0]
+    """The loop in whose runs each op is made, and how often each loop runs.
+
+    It is the innermost that the op stands in, or one around that, which the op moved out to.
+    """
+    loop, runs, outer, around = np.zeros(program.ops, dtype=np.int64), [1.0], [0], [0]
     marks = program.ops_named(LOOP_BEGIN, LOOP_END)
     for op, after in pairwise([*marks, program.ops]):
         if program.kind(op) == LOOP_BEGIN:
+            around.append(outer[-1])
             outer.append(len(runs))
             runs.append(float(program.op_trips[op + 1]))
         else:
             outer.pop()
         loop[op + 1 : after] = outer[-1]
-    return loop, np.array(runs)
+    times, parent = np.array(runs), np.array(around)
+    while (moved := (loop > 0) & (program.op_trips < times[loop])).any():
+        loop[moved] = parent[loop[moved]]
+    return loop, times
 
 
 def kinds_of_moments(

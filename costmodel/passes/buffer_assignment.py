@@ -25,6 +25,7 @@ from toast.costmodel.passes.layout_assignment import (
 from toast.costmodel.passes.rematerialization import availability, recomputed_gaps
 from toast.costmodel.passes.row_layouts import RowLayouts, Span
 from toast.costmodel.passes.scatter_fusion import NOT_ADDED, sum_tensors
+from toast.costmodel.passes.while_loop_invariant_code_motion import moved_out
 from toast.costmodel.program.arrays import flags, floats, ints, spans
 from toast.costmodel.program.buffers import Buffers
 from toast.costmodel.program.dataflow import Bools, named
@@ -217,6 +218,10 @@ def value_spans(program: Program, fusion: Fusion) -> tuple[Ints, Ints]:
     first = np.where(moment, fusion.position[program.value_op], launched[program.value_op])
     last = _last_reads(program, fusion, first)
     last[program.use_value[ints([result.use for result in program.results])]] = program.ops
+    for ops, begin, end in moved_out(program):
+        made = np.isin(program.value_op, ops)
+        first[made] = np.minimum(first[made], fusion.position[begin])
+        last[made] = np.maximum(last[made], fusion.position[end])
     return first, last
 
 

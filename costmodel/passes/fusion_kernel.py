@@ -178,11 +178,11 @@ def _is_repeated(g: Any, n: Any, value: int) -> bool:
 def _absorbs(g: Any, n: Any, value: int, use: int) -> bool:
     """Whether the op of a use can compute the value inside itself.
 
-    Not across the border of a loop, and not where it is the buffer that the op updates.
+    Not inside a loop that does not make it, and not where it is the buffer that the op updates.
     """
     op, home = g.flow.user[use], g.flow.maker[value]
     kind = g.flow.role[op]
-    if kind in (NOTHING, OPAQUE) or g.flow.trips[op] != g.flow.trips[home]:
+    if kind in (NOTHING, OPAQUE) or g.flow.trips[op] > g.flow.trips[home]:
         return False
     if g.repeated[use] or (g.reads_stored[use] and not n.light[home]):
         return False

@@ -112,6 +112,11 @@ PASSES: Mapping[str, Pass] = {
             off={"moves": False},
         ),
         Pass(
+            name="while_loop_invariant_code_motion",
+            models="What a loop makes of nothing that it changes is made before the loop.",
+            off={"moves": False},
+        ),
+        Pass(
             name="reduce_scatter_creator",
             models="Sums over devices of which each keeps a part are scattered.",
             off={"creates": False},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -16,6 +16,8 @@ from benchmarks.probes.convolution_tiling import CONVOLUTIONS
 from benchmarks.probes.nets import chain
 from benchmarks.probes.programs import lowered
 from benchmarks.probes.scatter_fusion import SUMS
+from benchmarks.probes.while_loop_invariant_code_motion import MADE
+from benchmarks.probes.while_loop_invariant_code_motion import module as loop_of
 from tests.costmodel.pressed import sorted_twice
 from tests.costmodel.profiles import holding
 from tests.costmodel.texts import GPU, TPU, Dim, main, maps, product, sums
@@ -180,6 +182,7 @@ CASES = {
         split=((0, 1),),
     ),
     "while_loop_all_reduce_motion": Case(module=accumulated, split=((0, 1),)),
+    "while_loop_invariant_code_motion": Case(module=partial(loop_of, MADE["joined"])),
     "reduce_scatter_creator": Case(
         module=text(f"{X} {W}", [product(f"p:{S}", X, W)], f"p:{S}"), split=((0, 1), (1, 1))
     ),
