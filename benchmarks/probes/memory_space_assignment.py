@@ -19,6 +19,7 @@ SIZES = (1, 8, 16, 24, 27, 29, 32, 48, 64, 96)
 FILLERS = (0, 4, 8, 12, 16, 20, 24, 32)
 """Products between the making of a buffer and its last use: each takes a v5e some 90 us."""
 FILLER = 2048
+STACKS, STACKED = (2, 4, 8, 12, 16, 32), (64, 32, 1024)
 _PLACE = re.compile(rf"= f32\[\d+,{MARK}\]{{[^}}]*}}")
 
 
@@ -77,6 +78,31 @@ def kept(fillers: int) -> bytes:
     return lowered(step, (rows, 128), (128, MARK), (MARK, 128), square, square)
 
 
+def stacked(stacks: int) -> bytes:
+    """A loop that writes so many stacks of 8 MiB, and one that reads them all."""
+
+    def step(x: Any, weights: Any) -> Any:
+        def write(x: Any, weight: Any) -> tuple[Any, list[Any]]:
+            made = [jnp.sin(x * (1.0 + n)) for n in range(stacks)]
+            return jnp.tanh(x + made[0].sum() * weight), made
+
+        def read(total: Any, made: list[Any]) -> tuple[Any, None]:
+            return total + sum(one * (2.0 + n) for n, one in enumerate(made)), None
+
+        x, made = jax.lax.scan(write, x, weights)
+        return jax.lax.scan(read, x, made, reverse=True)[0]
+
+    return lowered(step, STACKED[1:], STACKED[:1])
+
+
+def stacks_on_chip(compiled: Compiled) -> list[int]:
+    """How many of the stacks that the first loop carries are on the chip, and how many it has."""
+    loop = next(line for line in compiled.text.splitlines() if " while(" in line)
+    shape = ",".join(map(str, STACKED))
+    made = re.findall(rf"f32\[{shape}\]{{[^}}]*}}", loop.split(" while(")[0])
+    return [sum("S(1)" in one for one in made), len(made)]
+
+
 def on_chip(compiled: Compiled) -> list[int]:
     """Of the buffers that are looked at, how many are on the chip, and how many there are."""
     made = [
@@ -114,5 +140,6 @@ PROBE = Probe(
         "tables of a training step": Case.of(partial(training, 8), tables),
     }
     | {f"{size} MiB handed on": Case.of(partial(handed_on, size), on_chip) for size in SIZES}
-    | {f"1 MiB behind {n} products": Case.of(partial(kept, n), on_chip) for n in FILLERS},
+    | {f"1 MiB behind {n} products": Case.of(partial(kept, n), on_chip) for n in FILLERS}
+    | {f"{n} stacks of 8 MiB": Case.of(partial(stacked, n), stacks_on_chip) for n in STACKS},
 )

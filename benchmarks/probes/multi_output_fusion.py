@@ -45,12 +45,39 @@ def shapes(x: Any) -> Any:
     return made, jnp.abs(made[: SIDE // 2])
 
 
+def parts(x: Any) -> Any:
+    """Two halves of an argument."""
+    return jnp.tanh(x[: SIDE // 2]), jnp.exp(x[SIDE // 2 :])
+
+
+def gates(x: Any, weight: Any) -> Any:
+    """What is made of the halves of a product, in one shape."""
+    made = x @ weight
+    return jnp.tanh(made[:, : SIDE // 2]), jnp.exp(made[:, SIDE // 2 :])
+
+
+def added(x: Any, weight: Any, other: Any) -> Any:
+    """The halves of a product, each added to a part of something else."""
+    made, half = x @ weight, SIDE // 2
+    return made[:, :half] + other[:, ::2], made[:, half:] + other[:, 1::2]
+
+
+def turned(x: Any) -> Any:
+    """What stands at odd and at even places, as rotary embeddings take it."""
+    pairs = jnp.sin(x).reshape(SIDE, SIDE // 2, 2)
+    return pairs[..., 0] * 1.5, -pairs[..., 1]
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {
     "moments of Adam and its update": (adam, 4),
     "the moment of Lion and its update": (lion, 3),
     "two values of one": (twice, 1),
     "a value and what is made of it": (both, 1),
     "a value and what is made of a part of it": (shapes, 1),
+    "two parts of one": (parts, 1),
+    "two parts of a product": (gates, 2),
+    "two parts of a product, added": (added, 3),
+    "odd and even places": (turned, 1),
 }
 
 

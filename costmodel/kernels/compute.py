@@ -250,6 +250,18 @@ def _moved(t: Tables, s: Scratch, tensor: int) -> float:
 
 
 @inner
+def _fetched(t: Tables, whole: float, beside: float) -> float:
+    """The part of a tensor that comes from main memory, where so much of its size is `beside` it.
+
+    As much of what a loop cuts or updates is on the chip as there is room for all of it together.
+    """
+    part = streamed(t.chip.on_chip, t.chip.streamed_from, whole)
+    together = max(beside * whole, t.chip.on_chip_buffers, 1.0)
+    room = t.chip.on_chip_buffers / together
+    return float(max(part, 1.0 - room) if beside > 1.0 else part)
+
+
+@inner
 def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, float, float]:
     """Bytes moved and of these written, elements read and written, and most of a narrow result.
 
@@ -268,7 +280,7 @@ def _traffic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, floa
             size = max(size, in_rows(t, s, tensor, t.fusions.by_row[row] == TABLE))
             whole = max(whole, size)
         handled = size / max(t.tensors.itemsize[tensor], 1.0)
-        moved += size * streamed(t.chip.on_chip, t.chip.streamed_from, whole)
+        moved += size * _fetched(t, whole, t.fusions.beside[k])
         elements += handled
         if k < first + t.fusions.writes[row]:
             rounded = t.fusions.lies[k] == ROUNDED or t.tensors.itemsize[tensor] < WIDE

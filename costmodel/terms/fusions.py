@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from toast.analysis.program import BARRIER, CONSTRAINT, Floats, Ints, Program
+from toast.analysis.program import BARRIER, CONSTRAINT, LOOP_BEGIN, Floats, Ints, Program
 from toast.costmodel.passes.blocked_images import sums_apart
 from toast.costmodel.passes.convolution_chains import TRAINED, Passage, passages
 from toast.costmodel.passes.convolution_tiling import (
@@ -74,10 +74,25 @@ Placed = tuple[int, float]
 """A tensor of indices, and the launches for each of its elements."""
 Transformed = tuple[int, int]
 """A tensor of a Fourier transform, and the steps that it takes."""
-Moved = tuple[int, int, int, int]
-"""A tensor that is read or written, the one that it is a part of in memory, or itself, the sum of
-rows that it may be made inside, or -1, and how it lies there: an f32 may be `ROUNDED` to 16 bits as
-it is written, and an image may be an argument of the program (`AS_GIVEN`)."""
+
+
+class Moved(NamedTuple):
+    """A tensor that is read or written, and the one that it is a part of in memory, or itself.
+
+    It may be made inside a sum of rows, `within`, or -1. It `lies` there as it is stored, but an
+    f32 may be `ROUNDED` to 16 bits as it is written, and an image may be an argument of the program
+    (`AS_GIVEN`). What a loop cuts slices of, or updates, takes so many times the bytes of the whole
+    together (`beside`).
+    """
+
+    tensor: int
+    whole: int
+    within: int = NOT_ADDED
+    lies: int = AS_STORED
+    beside: float = 1.0
+
+
+_PLACES = Moved._fields[:-1]
 
 
 class LaunchedRow(NamedTuple):
@@ -111,7 +126,7 @@ class Fusions(NamedTuple):
     """The rows as columns; `X_start` has one entry more than there are X.
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
-    `whole` in memory, or made `within` a sum of rows (-1: of none), and how it `lies` there (see
+    `whole` in memory, or made `within` a sum of rows (-1: of none), how it `lies` there (see
     `Moved`); `copied` tensors; those that `placed` windows with `placed_launches` for each element;
     tensors that are `transformed` in so many `transform_steps`; how all that it moves lies
     (`by_row`), `turned` tensors, `unpacked` and `summed` ones; whether it is an update that a
@@ -132,6 +147,7 @@ class Fusions(NamedTuple):
     whole: Ints
     within: Ints
     lies: Ints
+    beside: Floats
     dot_start: Ints
     dot_unit: Ints
     dot_sums: Ints
@@ -495,10 +511,11 @@ class RowMaker:
             sliced = kind in SLICING or kind in UPDATING
             if not (sliced and use == program.op_uses[op]):
                 lies = AS_GIVEN if source in self._given else AS_STORED
-                read.append((tensor, tensor, self._sum(source), lies))
+                read.append(Moved(tensor, tensor, self._sum(source), lies))
             elif kind in SLICING:
                 part = int(layouts.result_tensor[program.values_of(op)[0]])
-                read.append((part, tensor if kind in CUTTING else part, NOT_ADDED, AS_STORED))
+                beside = self._stacks.get(source, 1.0)
+                read.append(Moved(part, tensor if kind in CUTTING else part, beside=beside))
         return read
 
     def _written(self, one: LaunchedFusion) -> list[Moved]:
@@ -512,13 +529,28 @@ class RowMaker:
                 part, whole = (int(layouts.use_tensor[first + n]) for n in (UPDATING[kind], 0))
                 within = self._sum(program.sources[first + UPDATING[kind]])
                 whole = whole if kind == UPDATE_SLICE else part
-                found.append((part, whole, within, AS_STORED))
+                beside = self._stacks.get(program.sources[first], 1.0)
+                found.append(Moved(part, whole, within, beside=beside))
             else:
                 for value in program.values_of(op):
                     if self.fusion.written[value]:
                         tensor = int(layouts.value_tensor[value])
                         lies = ROUNDED if self.fusion.narrow[value] else AS_STORED
-                        found.append((tensor, tensor, self._sum(value), lies))
+                        found.append(Moved(tensor, tensor, self._sum(value), lies))
+        return found
+
+    @cached_property
+    def _stacks(self) -> dict[int, float]:
+        """The bytes of all that a loop cuts or updates, over those of each value of it."""
+        program, fusion, found = self.program, self.fusion, dict[int, float]()
+        cutting = program.ops_named(*CUTTING, UPDATE_SLICE)
+        cut = {program.sources[program.op_uses[op]] for op in cutting}
+        sizes = fusion.bytes * np.where(fusion.narrow, 0.5, 1.0)
+        for op in program.ops_named(LOOP_BEGIN):
+            stacks = ints([value for value in program.values_of(op) if value in cut])
+            stacks = stacks[sizes[stacks] > 0.0]
+            beside = sizes[stacks].sum() / sizes[stacks]
+            found |= dict(zip(stacks.tolist(), beside.tolist(), strict=True))
         return found
 
     def _sum(self, value: int) -> int:
@@ -575,10 +607,8 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         weight=floats(list(rows.values())),
         writes=ints([len(row.written) for row in rows]),
         tensor_start=starts(moved),
-        tensor=flat([[tensor for tensor, *_ in row] for row in moved]),
-        whole=flat([[whole for _, whole, *_ in row] for row in moved]),
-        within=flat([[within for *_, within, _ in row] for row in moved]),
-        lies=flat([[lies for *_, lies in row] for row in moved]),
+        **{name: flat([[getattr(one, name) for one in row] for row in moved]) for name in _PLACES},
+        beside=floats([one.beside for row in moved for one in row]),
         dot_start=starts(dots),
         dot_sums=ints([dot.made for row in dots for dot in row]),
         dot_unit=ints([dot.unit for row in dots for dot in row]),
@@ -722,7 +752,7 @@ def _roofline(bounds: Bounds, row: int) -> list[Sum]:
 
 
 def _streamed(bounds: Bounds, tensor: int, whole: int) -> Floats:
-    """Seconds a byte of a part of `whole` under each strategy of its own unit."""
+    """Seconds a byte of a part of `whole` under each strategy of its own unit, at least."""
     parts = np.array([bounds.streamed(size) for size in bounds.local(whole)])
     apart = bounds.unit_of_tensor(tensor) != bounds.unit_of_tensor(whole)
     return (parts.min() if apart else parts) / bounds.tables.chip.bandwidth

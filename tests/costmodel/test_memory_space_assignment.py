@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.probes.figures import golden
 from benchmarks.probes.layout_assignment import SHAPES
-from benchmarks.probes.memory_space_assignment import FILLER, FILLERS
+from benchmarks.probes.memory_space_assignment import FILLER, FILLERS, STACKED, STACKS, stacked
 from examples import gemma
 from tests.costmodel.explained import assert_adds_up
 from tests.costmodel.profiles import holding
@@ -301,3 +301,20 @@ def test_results_come_from_the_chip_in_the_place_of_arguments(donated: str, copi
         evaluator = Priced(text.encode(), "a=2", TPU, buffers).evaluator
         given = [one.bytes for one in explain(resolve(evaluator, ())).held if one.why is Entry.BASE]
         assert given == [4 * 128 * 128 + table]
+
+
+@pytest.mark.parametrize("stacks", STACKS)
+def test_of_the_stacks_of_a_loop_as_many_are_on_the_chip_as_fit(stacks: int) -> None:
+    """Main memory takes the others, an iteration at a time."""
+    on_chip, there = golden("memory_space_assignment", f"{stacks} stacks of 8 MiB", TPU)
+    assert there == stacks
+    evaluator = Evaluator(analysed(stacked(stacks)), Mesh.parse("a=2"), find(TPU), floored=False)
+    program = evaluator.analysis.program
+    updates = set(program.ops_named("stablehlo.dynamic_update_slice"))
+    written = [
+        fusion.bytes
+        for fusion in explain(resolve(evaluator, ())).fusions
+        if any(ops[0] in updates for ops, _ in fusion.sources)
+    ]
+    of_all = sum(written) / (4 * np.prod(STACKED) * stacks)
+    assert of_all == pytest.approx(1 - on_chip / stacks, abs=0.1)

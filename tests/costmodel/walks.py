@@ -152,10 +152,16 @@ class Merger:
     """Joins each elementwise root with those that it reads, or that read what it does."""
 
     def __init__(
-        self, program: Program, roots: Sequence[LaunchedFusion], roles: Sequence[Role]
+        self,
+        program: Program,
+        roots: Sequence[LaunchedFusion],
+        roles: Sequence[Role],
+        *,
+        parts: bool,
     ) -> None:
         self._program = program
         self._roots = roots
+        self._parts = parts
         self._group: dict[int, int] = {}
         self._members: dict[int, list[LaunchedFusion]] = {}
         for root in roots:
@@ -175,12 +181,13 @@ class Merger:
         return [self._merged(members) for members in groups]
 
     def _join_readers(self) -> None:
-        """Those of one shape that read a value of that shape, one after another."""
+        """Those of one shape that read a value of it, or parts of a larger, one after another."""
         program, readers = self._program, dict[int, int]()
         for root in (root for root in self._roots if root.op in self._group):
             shape = program.shape(program.values_of(root.op)[0])
             for value in (program.sources[use] for use in root.reads):
-                if program.shape(value) == shape:
+                larger = self._parts and program.elements[value] >= math.prod(shape)
+                if program.shape(value) == shape or larger:
                     before = readers.get(value)
                     readers[value] = root.op
                     if before is not None and self._alike(before, root.op):
@@ -226,17 +233,26 @@ class Merger:
         return False
 
     def _merged(self, members: list[LaunchedFusion]) -> LaunchedFusion:
-        """What one member writes for another is not read from memory."""
+        """What one member writes for another is not read from memory.
+
+        Of what is larger than a loop makes it reads a part each time.
+        """
         program = self._program
         ops = tuple(root.op for root in members)
         inside = {value for op in ops for value in program.values_of(op)}
-        by_value: dict[int, int] = {}
+        once: set[int] = set()
+        reads: list[int] = []
         for root in members:
+            loop = root.op in self._group
+            made = program.elements[program.values_of(root.op)[0]] if loop else 0
             for use in root.reads:
-                by_value.setdefault(program.sources[use], use)
-        reads = tuple(sorted(use for value, use in by_value.items() if value not in inside))
+                value = program.sources[use]
+                in_parts = loop and program.elements[value] > made
+                if value not in inside and (value not in once or in_parts):
+                    reads.append(use)
+                once.add(value)
         dots = tuple(sorted({dot for root in members for dot in root.contractions}))
-        return LaunchedFusion(ops=ops, reads=reads, contractions=dots)
+        return LaunchedFusion(ops=ops, reads=tuple(sorted(reads)), contractions=dots)
 
 
 class Reductions:
