@@ -24,9 +24,26 @@ SMALLER = ((256, 4096, 4096), (4096, 4096, 4096), (256, 768, 3072), (4096, 512, 
 """Rows that Adam's update contracts, in 16 bits, and the sides of its weight."""
 
 
+WORDS = (
+    ("float32", 1024, 32768),
+    ("float32", 1024, 131072),
+    ("float32", 2048, 131072),
+    ("float32", 1024, 256008),
+    ("bfloat16", 1024, 131072),
+    ("bfloat16", 2048, 131072),
+)
+"""Type, width and words of a table whose scores are made for so many tokens."""
+TOKENS = 1024
+
+
 def product(x: Any, w: Any) -> Any:
     """Nothing but a product."""
     return x @ w
+
+
+def likeliest(x: Any, table: Any) -> Any:
+    """The word of the highest score, as inference takes it: no score is stored."""
+    return jnp.argmax(x @ table.T, axis=-1)
 
 
 def update(x: Any, g: Any, *state: Any) -> Any:
@@ -75,5 +92,11 @@ PROBE = Probe(
         for rows, depth, columns in WIDE
     }
     | {f"f32, {name}": _updated(arrays) for name, arrays in UPDATES.items()}
-    | {f"Adam, {r} rows, {m} x {n}": _smaller(r, m, n) for r, m, n in SMALLER},
+    | {f"Adam, {r} rows, {m} x {n}": _smaller(r, m, n) for r, m, n in SMALLER}
+    | {
+        f"likeliest of {words} words of {width}, {dtype}": Case.of(
+            partial(lowered, likeliest, (TOKENS, width), (words, width), dtype=dtype), cycles
+        )
+        for dtype, width, words in WORDS
+    },
 )

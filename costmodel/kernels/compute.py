@@ -189,6 +189,17 @@ def _norms(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
+def _crowded_out(t: Tables, s: Scratch, row: int) -> float:
+    """The part of the largest f32 that products multiply for which the chip has no room."""
+    largest = t.chip.on_chip
+    for k in range(t.fusions.dot_start[row], t.fusions.dot_start[row + 1]):
+        for tensor in t.fusions.dot_operand[k, :, 0]:
+            if t.tensors.itemsize[tensor] >= WIDE:
+                largest = max(largest, s.tensors.stored[tensor])
+    return 1.0 - t.chip.on_chip / max(largest, 1.0)
+
+
+@inner
 def _most_reduced(t: Tables, s: Scratch, row: int) -> float:
     """Elements of the largest tensor that a fusion reduces; it reduces all of them side by side."""
     most = 0.0
@@ -297,10 +308,11 @@ def price_fusions(t: Tables, s: Scratch) -> float:
     up the tiles of an image; of windows that it pools only those that it makes count, twice. It
     reduces elements while it writes others, and handles all of them more slowly then. In a fusion
     of a product only those take time that are rounded: they were computed for the product, or leave
-    it in 16 bits; and those of which it stores a reduction alone, once their operands are there. A
-    product writes its partial sums in place of what it would make of them, and reductions beside it
-    run behind it; an update that it runs inside handles those of its elements that are not on the
-    chip behind each block.
+    it in 16 bits; and those of which it stores a reduction alone, once their operands are there. As
+    far as an f32 of these has no room on the chip it is rounded block by block, and they are
+    reduced behind the block. A product writes its partial sums in place of what it would make of
+    them, and reductions beside it run behind it; an update that it runs inside handles those of its
+    elements that are not on the chip behind each block.
     """
     for row in range(len(t.fusions.weight)):
         if not s.fusions.stale[row]:
@@ -316,6 +328,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
             only = _most_reduced(t, s, row)
             only = only if only > made else 0.0
             spent += only * t.chip.each_reduced
+            arithmetic += only * t.chip.each_reduced * _crowded_out(t, s, row)
             handling = max(max(narrow, fed) * t.chip.each_rounded, reduced)
         else:
             reduced = _most_reduced(t, s, row)

@@ -92,6 +92,17 @@ def test_an_update_inside_its_gradient_takes_longer_for_what_is_not_on_the_chip(
     assert cycles == pytest.approx(golden("dot_tiling", name, "tpu-v5e"), rel=error)
 
 
+@pytest.mark.parametrize("name", [name for name in TILING.cases if name.startswith("likeliest")])
+def test_scores_are_reduced_behind_blocks_of_a_table_that_the_chip_has_no_room_for(
+    name: str,
+) -> None:
+    """Of 32 bits, which are rounded block by block; those of 16 bits are reduced meanwhile."""
+    case = TILING.cases[name]
+    found = evaluator(case.module("tpu-v5e"), mesh=case.mesh)
+    cycles = found.cost(()).compute * CLOCK
+    assert cycles == pytest.approx(golden("dot_tiling", name, TPU), rel=0.15)
+
+
 def test_the_padding_of_images_takes_time() -> None:
     """Images of 64 channels fill half of the columns of their tiles, those of 128 all."""
 
