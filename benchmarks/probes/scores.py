@@ -1,4 +1,4 @@
-"""Products of inference: few rows by a table that is streamed, and products in a loop."""
+"""Products of inference: few rows by a table that is streamed, and products in loops."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ def in_turn(x: Any, w: Any) -> Any:
     return jax.lax.fori_loop(0, x.shape[0], lambda _, one: jnp.tanh(one @ w), x)
 
 
+def layers(x: Any, weights: Any) -> Any:
+    """Layers whose weights are stacked: all are rounded before the loop."""
+    return jax.lax.scan(lambda one, w: (jnp.tanh(one @ w), None), x, weights)[0]
+
+
+STACKS = {
+    "8 layers of 1024": ((256, COLUMNS), (8, COLUMNS, COLUMNS)),
+    "24 layers of 512": ((256, 512), (24, 512, 512)),
+    "4 layers of 4096": ((256, 4096), (4, 4096, 4096)),
+}
+"""Rows, and weights of a layer after another."""
+
 PROBE = Probe(
     name="scores",
     figures="cycles of products in 32 bits",
@@ -45,5 +57,9 @@ PROBE = Probe(
         "64 products in a loop": Case.of(
             partial(lowered, in_turn, (64, COLUMNS), (COLUMNS, COLUMNS), dtype="float32"), cycles
         )
+    }
+    | {
+        name: Case.of(partial(lowered, layers, *shapes, dtype="float32"), cycles)
+        for name, shapes in STACKS.items()
     },
 )

@@ -53,6 +53,16 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
+def _rounding(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds to round arguments before a loop, by ops that run by themselves."""
+    spent = 0.0
+    for k in range(t.fusions.rounded_start[row], t.fusions.rounded_start[row + 1]):
+        handled = READ_AND_MADE * _elements(t, s, t.fusions.rounded[k])
+        spent += handled / t.chip.element_rate + t.chip.overhead
+    return spent
+
+
+@inner
 def _turning(t: Tables, s: Scratch, row: int) -> float:
     """Seconds to copy into rows what a fusion needs, and to bring back the rest.
 
@@ -343,7 +353,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         if partial:
             seconds += _epilogue(t, s, row)
         weight = t.fusions.weight[row]
-        seconds += _copying(t, s, row) + _turning(t, s, row)
+        seconds += _copying(t, s, row) + _rounding(t, s, row) + _turning(t, s, row)
         seconds += _arranging(t, s, row) + _placing(t, s, row) + _transforming(t, s, row)
         seconds += _unpacking(t, s, row) + _norms(t, s, row)
         starts = t.chip.product_overhead if multiplies and moved == 0.0 else t.chip.overhead

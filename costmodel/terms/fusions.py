@@ -103,8 +103,8 @@ class LaunchedRow(NamedTuple):
     loop places windows, `transformed` what Fourier transforms take or make. `by_row` says how all
     that it moves lies (see `lookups`); `turned` are copied into rows or out of them; of `unpacked`
     the comparisons of error functions are unpacked; of images that are `summed` each pass reads one
-    again, if it lies in blocks. `updating`: it is an update that a product runs inside; `pooling`:
-    it pools windows.
+    again, if it lies in blocks; `rounded` arguments are so before a loop. `updating`: it is an
+    update that a product runs inside; `pooling`: it pools windows.
     """
 
     written: tuple[Moved, ...] = ()
@@ -117,6 +117,7 @@ class LaunchedRow(NamedTuple):
     turned: tuple[int, ...] = ()
     unpacked: tuple[int, ...] = ()
     summed: tuple[int, ...] = ()
+    rounded: tuple[int, ...] = ()
     by_row: int = NO_ROWS
     updating: bool = False
     pooling: bool = False
@@ -129,10 +130,10 @@ class Fusions(NamedTuple):
     `whole` in memory, or made `within` a sum of rows (-1: of none), how it `lies` there (see
     `Moved`); `copied` tensors; those that `placed` windows with `placed_launches` for each element;
     tensors that are `transformed` in so many `transform_steps`; how all that it moves lies
-    (`by_row`), `turned` tensors, `unpacked` and `summed` ones; whether it is an update that a
-    product runs inside (`updating`), or pools (`pooling`); its contractions, from `dot_start` on;
-    its reductions, from `reduced_start` on, and of each the tensors that it may read: as it does
-    alone, and as others want what it reads.
+    (`by_row`), `turned` tensors, `unpacked`, `summed` and `rounded` ones; whether it is an update
+    that a product runs inside (`updating`), or pools (`pooling`); its contractions, from
+    `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
+    read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
     device, its `window` and `passage` (a TPU's convolutions), the sides of its factors from
     `side_start` on and their sizes; of its operands [contractions, 2] the tensors stored and read,
@@ -177,6 +178,8 @@ class Fusions(NamedTuple):
     unpacked: Ints
     summed_start: Ints
     summed: Ints
+    rounded_start: Ints
+    rounded: Ints
     by_row: Ints
     updating: Ints
     pooling: Ints
@@ -217,8 +220,9 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         again,
         listing.device.tile[1],
     )
-    leaving, known = loop_copies(program), dict[LaunchedRow, int]()
-    apart = np.isin(launched.first_op, list(leaving)) & ~working
+    leaving, entering = loop_copies(program), _rounded(fusion)
+    known: dict[LaunchedRow, int] = {}
+    apart = np.isin(launched.first_op, [*leaving, *entering]) & ~working
     identity = (*maker.identity(), np.where(apart, np.arange(len(apart)), working - 2))
     number, first = distinct_rows(*(column[kept] for column in identity))
     made: list[list[int]] = []
@@ -226,8 +230,10 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         if working[n]:
             rows = [maker.row(n), *maker.before(n)]
         else:
-            copied = _tensors(layouts, leaving.get(int(launched.first_op[n]), ()))
+            op = int(launched.first_op[n])
+            copied, rounded = (_tensors(layouts, of.get(op, ())) for of in (leaving, entering))
             rows = [LaunchedRow(copied=(tensor,)) for tensor in copied]
+            rows += [LaunchedRow(rounded=(tensor,)) for tensor in rounded]
         made.append([known.setdefault(row, len(known)) for row in rows])
     counts = ints([len(rows) for rows in made])
     starts = np.concatenate([[0], np.cumsum(counts)])
@@ -235,6 +241,14 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
     source = np.repeat(kept, counts[number])
     weights = program.op_trips[launched.first_op][source]
     return WeightedRows.of(list(known), row, weights, source)
+
+
+def _rounded(fusion: Fusion) -> dict[int, list[int]]:
+    """For loops, by the ops at which they begin, the arguments that are rounded before them."""
+    found: dict[int, list[int]] = {}
+    for value, (begin, _) in fusion.rounded.items():
+        found.setdefault(begin, []).append(value)
+    return found
 
 
 def _passing_on(program: Program, launched: LaunchedFusions) -> Bools:
@@ -639,6 +653,8 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         unpacked=flat([row.unpacked for row in rows]),
         summed_start=starts([row.summed for row in rows]),
         summed=flat([row.summed for row in rows]),
+        rounded_start=starts([row.rounded for row in rows]),
+        rounded=flat([row.rounded for row in rows]),
         by_row=ints([row.by_row for row in rows]),
         updating=ints([row.updating for row in rows]),
         pooling=ints([row.pooling for row in rows]),
@@ -689,6 +705,7 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (rows_of(fusions.turned_start), owners.table[fusions.turned]),
         (rows_of(fusions.unpacked_start), owners.tensor[fusions.unpacked]),
         (rows_of(fusions.summed_start), owners.tensor[fusions.summed]),
+        (rows_of(fusions.rounded_start), owners.tensor[fusions.rounded]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (rows_of(fusions.transformed_start), owners.tensor[fusions.transformed]),
         (dots, fusions.dot_unit),

@@ -18,6 +18,7 @@ from benchmarks.probes.fusion import INSIDE, LAYERS
 from benchmarks.probes.fusion import PROBE as FUSION
 from benchmarks.probes.registry import PROBES
 from benchmarks.probes.scores import PROBE as SCORES
+from benchmarks.probes.scores import STACKS
 from tests.costmodel.texts import GPU, TPU
 from tests.modules import analysed
 from toast.aot.target import CHIPS
@@ -400,6 +401,7 @@ def test_products_by_themselves_are_near_the_probe(device: str) -> None:
         "scores of 1024 rows of 128",
         pytest.param("scores of 4096 rows", marks=STREAMED),
         pytest.param("64 products in a loop", marks=LAUNCHED),
+        *STACKS,
     ],
 )
 def test_products_of_inference_are_near_the_probe(name: str) -> None:
