@@ -33,7 +33,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "turns_added": False,
         "most_padding": NEVER,
     },
-    "multi_output_fusion": {"merges_readers": False, "merges_parts": False},
+    "multi_output_fusion": {"merges_readers": False},
     "space_to_batch": {"convolved_forms": 0, "normalised_forms": 0, "blocking_cost": 1.0},
     "memory_space_assignment": {
         "streamed_from": 0.0,

@@ -100,13 +100,11 @@ class ScatterExpanderRules:
 class MultiOutputFusionRules:
     """`merges`: elementwise fusions of one shape that feed each other are one.
 
-    `merges_readers`: so are those that read the same value of that shape, and `merges_parts` of a
-    larger one, which they may read in parts.
+    `merges_readers`: so are those that read the same value of that shape.
     """
 
     merges: bool
     merges_readers: bool
-    merges_parts: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

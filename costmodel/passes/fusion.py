@@ -322,7 +322,7 @@ def merge_roots(
     sizes = (count, len(roots.reads), len(roots.dots))
     room = (np.zeros(size, dtype=np.int64) for most in sizes for size in (count + 1, most))
     out = Merged(*room)
-    kept = merge(flow, given, work, out, rules.merges_readers, rules.merges_parts)
+    kept = merge(flow, given, work, out, rules.merges_readers)
     return LaunchedFusions(
         op_start=out.op_start[: kept + 1],
         ops=out.ops,

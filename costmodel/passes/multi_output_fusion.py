@@ -1,7 +1,6 @@
 """Fusions with several results: elementwise roots of one shape that feed each other, or read alike.
 
-XLA computes an optimizer's two moments and its update in one pass over memory; so do we. It cuts
-the gates of an LSTM in one pass over what a product made.
+XLA computes an optimizer's two moments and its update in one pass over memory; so do we.
 """
 
 from __future__ import annotations
@@ -64,11 +63,11 @@ class Merged(NamedTuple):
 
 
 @entry
-def merge(f: Any, r: Any, m: Any, out: Any, readers: bool, parts: bool) -> int:
+def merge(f: Any, r: Any, m: Any, out: Any, readers: bool) -> int:
     """Join each loop with those that it reads, where nothing outside lies between.
 
-    Then with those of its shape that read the same value of it (`readers`), or of a larger shape,
-    which they may read in `parts`. Returns how many fusions there are.
+    Then with those that read the same value of its shape (`readers`). Returns how many fusions
+    there are.
     """
     count, turn = len(r.op), 0
     for n in range(count):
@@ -82,7 +81,7 @@ def merge(f: Any, r: Any, m: Any, out: Any, readers: bool, parts: bool) -> int:
                 if other >= 0 and r.loop[other] and _alike(f, source, r.op[n]):
                     turn += 1
                     _join(f, r, m, m.group[other], m.group[n], turn)
-    turn = _join_readers(f, r, m, parts, turn) if readers else turn
+    turn = _join_readers(f, r, m, turn) if readers else turn
     fusions = 0
     for n in range(count):
         if m.head[n] >= 0:
@@ -93,15 +92,13 @@ def merge(f: Any, r: Any, m: Any, out: Any, readers: bool, parts: bool) -> int:
 
 
 @inner
-def _join_readers(f: Any, r: Any, m: Any, parts: bool, turn: int) -> int:
+def _join_readers(f: Any, r: Any, m: Any, turn: int) -> int:
     """Join loops that read one value, each with the last before it; the turns that are taken."""
     for n in range(len(r.op)):
         if r.loop[n]:
             for k in range(r.read_start[n], r.read_start[n + 1]):
                 value = f.source[r.reads[k]]
-                made = f.values[r.op[n]]
-                larger = parts and f.elements[value] >= f.elements[made]
-                if f.shape[value] != f.shape[made] and not larger:
+                if f.shape[value] != f.shape[f.values[r.op[n]]]:
                     continue
                 other = m.reader[value]
                 m.reader[value] = n

@@ -127,11 +127,11 @@ class Fusions(NamedTuple):
     """The rows as columns; `X_start` has one entry more than there are X.
 
     By fusion: `weight`, the tensors that it writes (the first `writes`) and reads, each a part of
-    `whole` in memory, or made `within` a sum of rows (-1: of none), how it `lies` there (see
-    `Moved`); `copied` tensors; those that `placed` windows with `placed_launches` for each element;
-    tensors that are `transformed` in so many `transform_steps`; how all that it moves lies
-    (`by_row`), `turned` tensors, `unpacked`, `summed` and `rounded` ones; whether it is an update
-    that a product runs inside (`updating`), or pools (`pooling`); its contractions, from
+    `whole` in memory, or made `within` a sum of rows (-1: of none), how it `lies` there and what is
+    `beside` it (see `Moved`); `copied` tensors; those that `placed` windows with `placed_launches`
+    for each element; tensors that are `transformed` in so many `transform_steps`; how all that it
+    moves lies (`by_row`), `turned` tensors, `unpacked`, `summed` and `rounded` ones; whether it is
+    an update that a product runs inside (`updating`), or pools (`pooling`); its contractions, from
     `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
     read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one

@@ -175,10 +175,6 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         ALL,
         lambda d: golden("multi_output_fusion", "the moment of Lion and its update", d) == [2],
     ),
-    "multi_output_fusion.merges_parts": (
-        ALL,
-        lambda d: golden("multi_output_fusion", "two parts of one", d) == [2],
-    ),
     "layout_assignment.lays_matrices": (
         TPUS,
         lambda d: golden("matrices", "49 positions", d)["1024,4,49,49"] == [2, 3],

@@ -172,8 +172,7 @@ def assert_fused_as_by_walking(program: Program, policy: CompilerProfile) -> Non
     assert set(np.flatnonzero(ends).tolist()) == chains.ends()
     assert np.array_equal(found.narrow, chains.narrow_values(found.written))
     roles = [walks.role_of(program, op, policy) for op in range(program.ops)]
-    parts = policy.multi_output_fusion.merges_parts
-    fusions = walks.Merger(program, found.roots, roles, parts=parts).run()
+    fusions = walks.Merger(program, found.roots, roles).run()
     if policy.fusion.fuses_into_update:
         fusions = walks.join_products(program, found.roots, fusions, roles)
     if policy.reduction_fusion.merges:

@@ -152,16 +152,10 @@ class Merger:
     """Joins each elementwise root with those that it reads, or that read what it does."""
 
     def __init__(
-        self,
-        program: Program,
-        roots: Sequence[LaunchedFusion],
-        roles: Sequence[Role],
-        *,
-        parts: bool,
+        self, program: Program, roots: Sequence[LaunchedFusion], roles: Sequence[Role]
     ) -> None:
         self._program = program
         self._roots = roots
-        self._parts = parts
         self._group: dict[int, int] = {}
         self._members: dict[int, list[LaunchedFusion]] = {}
         for root in roots:
@@ -181,13 +175,12 @@ class Merger:
         return [self._merged(members) for members in groups]
 
     def _join_readers(self) -> None:
-        """Those of one shape that read a value of it, or parts of a larger, one after another."""
+        """Those of one shape that read a value of that shape, one after another."""
         program, readers = self._program, dict[int, int]()
         for root in (root for root in self._roots if root.op in self._group):
             shape = program.shape(program.values_of(root.op)[0])
             for value in (program.sources[use] for use in root.reads):
-                larger = self._parts and program.elements[value] >= math.prod(shape)
-                if program.shape(value) == shape or larger:
+                if program.shape(value) == shape:
                     before = readers.get(value)
                     readers[value] = root.op
                     if before is not None and self._alike(before, root.op):
