@@ -66,7 +66,7 @@ a rule or a constant of the cost model. The sums over that half had a say in twe
 - A product that reads or writes main memory starts as late as any fusion. A probe says a seventh
   of that on a v5e, and so it is for all others: with it everywhere that half's mean error of a
   training step's time would be 12.4 in place of 12.3 %, and with it nowhere the mean of all steps
-  17.5 in place of 17.6. The recurrent nets of a probe would then be priced at three to four times
+  16.3 in place of 16.4. The recurrent nets of a probe would then be priced at three to four times
   what they take.
 - In inference images stay in blocks between convolutions, as probes say. If none did, that half's
   median error of an inference step's time would be 12.8 in place of 13.0 %, and the tuning half's
