@@ -15,7 +15,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from toast.analysis.program import Floats, Ints, Program
+from toast.analysis.program import LOOP_BEGIN, LOOP_END, Floats, Ints, Program
 from toast.costmodel.compilers.rules import WhileLoopInvariantCodeMotionRules
 from toast.costmodel.passes.all_reduce_reassociate import ADD, SCATTER
 from toast.costmodel.program.arrays import ints
@@ -70,10 +70,14 @@ def move_out(program: Program, rules: WhileLoopInvariantCodeMotionRules) -> Prog
 
 def moved_out(program: Program) -> Iterator[tuple[Ints, int, int]]:
     """For each loop the ops that moved out of it, and where it begins and ends."""
-    for loop in _loops(program):
-        first = loop.begin + 1
-        moved = np.flatnonzero(program.op_trips[first : loop.end] < program.op_trips[first])
-        yield moved + first, loop.begin, loop.end
+    begins: list[int] = []
+    for op in program.ops_named(LOOP_BEGIN, LOOP_END):
+        if program.kind(op) == LOOP_BEGIN:
+            begins.append(op)
+            continue
+        begin = begins.pop()
+        moved = np.flatnonzero(program.op_trips[begin + 1 : op] < program.op_trips[begin + 1])
+        yield moved + begin + 1, begin, op
 
 
 def _loops(program: Program) -> list[_Loop]:
@@ -113,8 +117,13 @@ def _moving(program: Program, loop: _Loop, trips: Floats) -> Ints:
 def _made(program: Program, loop: _Loop, known: dict[int, _Made], op: int) -> _Made | None:
     """What an op makes of what a loop never changes; None where it reads what changes."""
     kind, reads = program.kind(op), [program.sources[use] for use in program.uses_of(op)]
-    made = {_of_operand(program, loop, known, read) for read in reads}
-    if not made or None in made or not _can_move(program, op):
+    made: set[_Made] = set()
+    for read in reads:
+        one = _of_operand(program, loop, known, read)
+        if one is None:
+            return None
+        made.add(one)
+    if not made or not _can_move(program, op):
         return None
     if made == {_Made.CONSTANT}:
         return _Made.CONSTANT

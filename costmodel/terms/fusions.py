@@ -92,9 +92,6 @@ class Moved(NamedTuple):
     beside: float = 1.0
 
 
-_PLACES = Moved._fields[:-1]
-
-
 class LaunchedRow(NamedTuple):
     """What a fusion writes, what it reads, and its contractions.
 
@@ -621,8 +618,11 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         weight=floats(list(rows.values())),
         writes=ints([len(row.written) for row in rows]),
         tensor_start=starts(moved),
-        **{name: flat([[getattr(one, name) for one in row] for row in moved]) for name in _PLACES},
-        beside=floats([one.beside for row in moved for one in row]),
+        tensor=flat([[tensor for tensor, *_ in row] for row in moved]),
+        whole=flat([[whole for _, whole, *_ in row] for row in moved]),
+        within=flat([[within for _, _, within, *_ in row] for row in moved]),
+        lies=flat([[lies for *_, lies, _ in row] for row in moved]),
+        beside=floats([beside for row in moved for *_, beside in row]),
         dot_start=starts(dots),
         dot_sums=ints([dot.made for row in dots for dot in row]),
         dot_unit=ints([dot.unit for row in dots for dot in row]),
