@@ -189,6 +189,7 @@ class Evaluator:
             self._regions = [
                 region_cost(region, mesh, self._price_alone) for region in analysis.program.regions
             ]
+            # plans and reports speak of the program as it was written: `analysis` keeps that
             self._moved = move_out(analysis.program, self.profile.while_loop_invariant_code_motion)
             self.fusion: Fusion = fuse(self._moved, self.profile)
             self._lay_out(lay_out(analysis, pins))

@@ -81,8 +81,8 @@ class Moved(NamedTuple):
 
     It may be made inside a sum of rows, `within`, or -1. It `lies` there as it is stored, but an
     f32 may be `ROUNDED` to 16 bits as it is written, and an image may be an argument of the program
-    (`AS_GIVEN`). What a loop cuts slices of, or updates, takes so many times the bytes of the whole
-    together (`beside`).
+    (`AS_GIVEN`). All that a loop cuts slices of, or updates, takes `beside` times the bytes of the
+    whole.
     """
 
     tensor: int
