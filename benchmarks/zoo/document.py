@@ -91,7 +91,8 @@ a rule or a constant of the cost model. The sums over that half had a say in twe
   in 16 bits: otherwise that half's mean error would be 17.5 in place of 17.6 %, but programs of no
   half would be farther off.
 - Each fusion that reads a part of one value is a pass of its own. libtpu makes one pass of them: so
-  priced, that half's mean error of all steps would be 16.5 in place of 16.4 %, and of memory 12.4 in place of 12.3.
+  priced, that half's mean error of all steps would be 16.5 in place of 16.4 %, and of memory 12.4
+  in place of 12.3.
 - Arguments that products in a loop read whole are not rounded before it, as libtpu does: so priced,
   that half's mean error of memory would be 12.4 in place of 12.3 %, and of time the same.
 
