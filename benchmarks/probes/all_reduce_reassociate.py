@@ -15,6 +15,7 @@ from benchmarks.probes.probe import Probe
 from benchmarks.probes.programs import lowered, lowered_of
 
 ROWS, INNER, WIDTH = 2048, 2048, 2048
+FLOATS = {"f32": jnp.float32, "bf16": jnp.bfloat16}
 
 
 def products(count: int, *, between: bool = False) -> bytes:
@@ -27,23 +28,25 @@ def products(count: int, *, between: bool = False) -> bytes:
     return lowered(step, (ROWS, INNER), *[(INNER, WIDTH)] * count)
 
 
-def gradients(terms: str, width: int = 1024) -> bytes:
+def gradients(terms: str, width: int = 1024, made: str = "f32", added: str = "f32") -> bytes:
     """Gradients of a table of so many columns that are added up one after the other.
 
-    `s` is that of a lookup, `p` that of a product, `x` something else.
+    `s` is that of a lookup, `p` that of a product, `x` something else. Each is `made` of one type
+    and `added` as another, as gradients are of weights that a step rounds first.
     """
 
     def step(table: Any, index: Any, rows: Any, hidden: Any) -> Any:
-        made: dict[str, Callable[[int], Any]] = {
+        terms_of: dict[str, Callable[[int], Any]] = {
             "s": lambda place: jnp.zeros_like(table).at[index + place].add(rows),
             "p": lambda place: jnp.roll(hidden, place, 1).T @ rows,
             "x": lambda place: table * (place + 0.1),
         }
-        total = reduce(add, [made[term](place) for place, term in enumerate(terms)])
+        each = [terms_of[term](place) for place, term in enumerate(terms)]
+        total = reduce(add, [one.astype(FLOATS[added]) for one in each])
         return jnp.sin(total), hidden[:8].sum(), table[:8].sum()
 
     shapes = (WORDS, width), (ROWS, width), (ROWS, WORDS)
-    given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    given = [jax.ShapeDtypeStruct(shape, FLOATS[made]) for shape in shapes]
     index = jax.ShapeDtypeStruct((ROWS,), jnp.int32)
     return lowered_of(step, given[0], index, *given[1:])
 
@@ -70,6 +73,13 @@ LAYOUTS |= {
         program=partial(gradients, terms, 768), mesh="a=8", choices=(BY_ROWS, BY_COLUMNS)
     )
     for terms in ("ssx", "psx", "pssx")
+}
+LAYOUTS |= {
+    f"{terms} of {made} added as {added}, whole": Layout(
+        program=partial(gradients, terms, made=made, added=added), mesh="a=8", choices=(BY_ROWS,)
+    )
+    for terms in ("ps", "pp", "ss")
+    for made, added in (("f32", "bf16"), ("bf16", "f32"))
 }
 LAYOUTS["ssx of 768 columns over 4, scattered"] = Layout(
     program=partial(gradients, "ssx", 768),

@@ -22,7 +22,7 @@ factor 1, a limit that is never reached. Figures are changes in points of a hund
 (`room`, `pressed`, `time`) a rise (+) is what the rule saves, and a fall (-) what it costs. Of
 verdicts, wire and rank a fall (-) is what it saves. What does not change is left out.
 
-These figures are of the cost model of commit bd9f995c, on the cases of [zoo.md](zoo.md) and on
+These figures are of the cost model of commit ab6f4f1a, on the cases of [zoo.md](zoo.md) and on
 the models of [accuracy.md](accuracy.md). In the first table a rule *pays* where more figures get
 worse without it than better, by a fifth of a point or more; *even* is what changes none so much, or
 as many for the worse as for the better; *unseen* is what changes no price.

@@ -10,10 +10,12 @@ from toast.analysis.program import Ints, Program
 from toast.costmodel.compilers.rules import AllReduceReassociateRules
 from toast.costmodel.passes.fusion_chains import add_up, lead
 from toast.costmodel.program.dataflow import Bools, Flow, named
-from toast.costmodel.program.op_traits import Role
+from toast.costmodel.program.op_traits import LAYOUT, Role
 
 SCATTER = "stablehlo.scatter"
 ADD = "stablehlo.add"
+MOVES = LAYOUT - {"stablehlo.convert"}
+"""What may lie between a sum and what it is added to: what is rounded or widened is sent before."""
 
 
 class Leaders(NamedTuple):
@@ -49,5 +51,6 @@ def _lists(program: Program, flow: Flow, sums: Bools, *, across: bool) -> tuple[
     """The heads of lists of `sums`, and what follows on each; see `add_up`."""
     once = np.bincount(program.use_value, minlength=program.values) == 1
     head, after = np.full(program.ops, -2), np.full(program.ops, -1)
-    add_up(flow, sums, named(program, frozenset({ADD})), across, once, head, after)
+    adds, moves = named(program, frozenset({ADD})), named(program, MOVES)
+    add_up(flow, sums, adds, moves, across, once, head, after)
     return head, after

@@ -290,22 +290,24 @@ def lead(head: Ints, after: Ints, some: Bools, leader: Ints) -> None:
 
 @entry
 def add_up(
-    f: Any, sums: Bools, adds: Bools, across: bool, once: Bools, head: Ints, after: Ints
-) -> None:
+    f: Any, sums: Bools, adds: Bools, moves: Bools, across: bool, once: Bools, head: Ints,
+    after: Ints,
+) -> None:  # fmt: skip
     """List those of `sums` that are only added to each other; `across`: whatever is added besides.
 
-    `head` by op (-2: none of it) is the first of its list of sums, which go on with `after`.
+    What `moves` a sum is looked through. `head` by op (-2: none of it) is the first of its list of
+    sums, which go on with `after`.
     """
     for op in range(len(f.role)):
         if sums[op]:
             head[op], after[op] = op, -1
             continue
-        if not (adds[op] or f.layout[op]) or f.values[op + 1] - f.values[op] != 1:
+        if not (adds[op] or moves[op]) or f.values[op + 1] - f.values[op] != 1:
             continue
         operands, joined = f.uses[op + 1] - f.uses[op], 0
         for use in range(f.uses[op], f.uses[op + 1]):
             joined += _is_joined(f, op, use, once, head)
-        several = f.layout[op] and operands != 1
+        several = moves[op] and operands != 1
         if joined > 0 and not several and (across or joined == operands):
             head[op] = _join(f, op, once, head, after)
 
