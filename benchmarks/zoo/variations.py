@@ -34,7 +34,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "most_padding": NEVER,
     },
     "multi_output_fusion": {"merges_readers": False},
-    "space_to_batch": {"convolved_forms": 0, "normalised_forms": 0, "blocking_cost": 1.0},
+    "space_to_batch": {"forms": 0, "blocking_cost": 1.0},
     "memory_space_assignment": {
         "streamed_from": 0.0,
         "stay_ratio": NEVER,

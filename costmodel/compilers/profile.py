@@ -27,7 +27,6 @@ _RANGES = Ranges(
         {
             "summed_bytes",
             "summed_rows",
-            "in_place_below",
             "scatter_launches",
             "gather_launches",
             "buffer_bytes",

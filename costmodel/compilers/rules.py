@@ -83,7 +83,7 @@ class ScatterExpanderRules:
     """`expands`: a scatter of one element into each row of zeros is computed element by element.
 
     `keeps_places`: what pools maxima keeps where they were, for their gradient to scatter there.
-    `in_place_below`: a scatter of fewer rows than this part of its table's adds them in place, and
+    `adds_few_in_place`: a scatter of fewer rows than its table has tiles adds them in place, and
     devices keep their sum of such tables beside it. `scatter_launches`: windows that are placed in
     dimensions that they keep are scattered in a loop, with so many launches for each, and gathered
     with `gather_launches`; 0 where there is no loop.
@@ -91,7 +91,7 @@ class ScatterExpanderRules:
 
     expands: bool
     keeps_places: bool
-    in_place_below: float
+    adds_few_in_place: bool
     scatter_launches: float
     gather_launches: float
 
@@ -310,15 +310,14 @@ class SpaceToBatchRules:
     """How few images are convolved.
 
     `convolves_in_blocks`: fewer than the rows of a tile in blocks of pixels. What a convolution
-    reads is then stored in 16 bits and `convolved_forms`, as zeros between blocks keep it from
-    being computed there. An image that is normalised by example is normalised by so many others of
-    32 bits (`normalised_forms`). `blocking_cost` is how often each element of an image is handled:
+    reads is then stored in 16 bits and so many `forms`, as zeros between blocks keep it from being
+    computed there. An image that is normalised by example is normalised by as many others of 32
+    bits. `blocking_cost` is how often each element of an image is handled:
     it is cut into blocks, padded, and put together with the edges of its neighbours.
     """
 
     convolves_in_blocks: bool
-    convolved_forms: int
-    normalised_forms: int
+    forms: int
     blocking_cost: float
 
 

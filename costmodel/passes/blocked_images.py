@@ -62,7 +62,7 @@ def sums_apart(program: Program, fusion: Fusion) -> dict[int, list[int]]:
 def _convolved(
     program: Program, fusion: Fusion, found: dict[Shape, Image], at: Ints
 ) -> Iterator[Beside]:
-    """What convolutions read, in 16 bits and `convolved_forms`, from the first to the last.
+    """What convolutions read, in 16 bits and so many `forms`, from the first to the last.
 
     One of these is what is stored in any case, where nothing else reads it.
     """
@@ -75,7 +75,7 @@ def _convolved(
     for value, ops in readers.items():
         given = program.kind(program.makers[turned_from(program, value)]) == ARGUMENT
         stored = given or (fusion.written[value] and fusion.narrow[value])
-        forms = max(fusion.profile.space_to_batch.convolved_forms - stored, 0)
+        forms = max(fusion.profile.space_to_batch.forms - stored, 0)
         width = min(1.0, 2.0 / itemsize(program.dtype(value)))
         yield value, (int(at[ops].min()), int(at[ops].max())), forms * width
 
@@ -101,7 +101,7 @@ def _normalised(
         following = convolutions[np.searchsorted(convolutions, begin) :]
         end = int(following[0]) - 1 if len(following) else begin
         last = int(read[value]) if read[value] >= backward else max(begin, end)
-        count = max(fusion.profile.space_to_batch.normalised_forms - (value in centred), 0)
+        count = max(fusion.profile.space_to_batch.forms - (value in centred), 0)
         yield value, (begin, last), count * 4.0 / itemsize(program.dtype(value))
 
 

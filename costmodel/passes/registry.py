@@ -41,7 +41,7 @@ PASSES: Mapping[str, Pass] = {
             off={
                 "expands": False,
                 "keeps_places": False,
-                "in_place_below": 0.0,
+                "adds_few_in_place": False,
                 "scatter_launches": 0.0,
                 "gather_launches": 0.0,
             },

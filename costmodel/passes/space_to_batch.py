@@ -103,9 +103,9 @@ def in_forms(
     """The images with the forms in which a training step handles them; elsewhere there is one."""
     if not len(filter_gradients(program)):
         return found
-    plain = 1 + rules.convolved_forms // 2
+    plain = 1 + rules.forms // 2
     return {
-        shape: replace(image, forms=plain + rules.normalised_forms * image.normed)
+        shape: replace(image, forms=plain + rules.forms * image.normed)
         for shape, image in found.items()
     }
 

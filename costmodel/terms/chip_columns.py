@@ -39,8 +39,8 @@ class ChipColumns(NamedTuple):
     that a convolution makes; elements a second of `blocking`. A program that needs more than
     `memory` bytes is squeezed into these, where values of at least `recomputed_piece` bytes are let
     go of. A matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any
-    size). A scatter of less than the part `scattered_in_place` of its table adds in place, and
-    devices keep their sum beside it. `reducing`: seconds for each element that a product of one row
+    size). A scatter of less than the part `scattered_in_place` of its table, a row to each tile,
+    adds in place, and devices keep their sum beside it. `reducing`: seconds for each element that a product of one row
     multiplies and adds up, 0 where the matrix unit does it.
     """
 
@@ -125,6 +125,6 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         recomputed_piece=float(again.least_bytes),
         scattered_piece=profile.reduce_scatter_creator.piece_bytes,
-        scattered_in_place=profile.scatter_expander.in_place_below,
+        scattered_in_place=profile.scatter_expander.adds_few_in_place / device.tile[0],
         reducing=reducing_seconds(device, profile.dot_strength_reduction),
     )
