@@ -40,8 +40,8 @@ class ChipColumns(NamedTuple):
     `memory` bytes is squeezed into these, where values of at least `recomputed_piece` bytes are let
     go of. A matrix is scattered in pieces of which `scattered_piece` gives the bytes (0: of any
     size). A scatter of less than the part `scattered_in_place` of its table, a row to each tile,
-    adds in place, and devices keep their sum beside it. `reducing`: seconds for each element that a product of one row
-    multiplies and adds up, 0 where the matrix unit does it.
+    adds in place, and devices keep their sum beside it. `reducing`: seconds for each element that a
+    product of one row multiplies and adds up, 0 where the matrix unit does it.
     """
 
     tile_rows: int
