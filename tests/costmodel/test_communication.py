@@ -149,7 +149,7 @@ def test_a_product_that_is_used_elsewhere_too_is_summed_by_itself() -> None:
     assert added(f"t:{RESULT} p2:{RESULT}").sent((X_K, 0)) == {("ALL_REDUCE", (0,)): 2 * SUMMED}
 
 
-def test_converted_products_are_added_up_too() -> None:
+def test_products_that_are_rounded_before_they_are_added_are_summed_one_by_one() -> None:
     wide, narrow = "64x16xf32", "64x16xbf16"
     lines = [
         *THREE[:2],
@@ -158,7 +158,7 @@ def test_converted_products_are_added_up_too() -> None:
         maps("add", f"s:{narrow}", "n0", "n1"),
     ]
     priced = Priced(main(" ".join([X, *WEIGHTS[:2]]), lines, f"s:{narrow}"), "a=2")
-    assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): SUMMED}
+    assert priced.sent((X_K, 0)) == {("ALL_REDUCE", (0,)): 2 * SUMMED}
 
 
 def test_sums_over_different_axes_are_not_joined() -> None:
