@@ -57,7 +57,7 @@ without). `cse` changes it by a tenth of a point, the wrong way; it pays on the 
 `while_loop_invariant_code_motion`, which five held-out programs see, takes those 140 from 31.3 to
 28.9 %.
 
-Some change next to nothing on that half. `scatter_fusion` does not, but brings the mean error of
+Some change next to nothing on that half. `scatter_fusion` is one, but brings the mean error of
 those 140 steps from 29.7 to 28.9 %: graph nets are among them. `constant_folding` changes prices of
 many programs, and is what the compilers do with the programs of its probe. What is left of
 `dynamic_update_slice` is for caches that fit on the chip. `space_to_batch.normalised_forms` changes
