@@ -310,8 +310,8 @@ class SpaceToBatchRules:
     """How few images are convolved.
 
     `convolves_in_blocks`: fewer than the rows of a tile in blocks of pixels. What a convolution
-    reads is then stored in 16 bits and so many `forms`, as zeros between blocks keep it from being
-    computed there. An image that is normalised by example is normalised by as many others of 32
+    reads is then stored in 16 bits and in `forms` copies, as zeros between blocks keep it from
+    being computed there. An image that is normalised by example is normalised by as many others of 32
     bits. `blocking_cost` is how often each element of an image is handled:
     it is cut into blocks, padded, and put together with the edges of its neighbours.
     """

@@ -62,7 +62,7 @@ def sums_apart(program: Program, fusion: Fusion) -> dict[int, list[int]]:
 def _convolved(
     program: Program, fusion: Fusion, found: dict[Shape, Image], at: Ints
 ) -> Iterator[Beside]:
-    """What convolutions read, in 16 bits and so many `forms`, from the first to the last.
+    """What convolutions read, in 16 bits and in `forms` copies, from the first to the last.
 
     One of these is what is stored in any case, where nothing else reads it.
     """

@@ -28,6 +28,7 @@ from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import fuse
 from toast.costmodel.passes.registry import without
+from toast.costmodel.terms.chip_columns import chip_columns
 
 V3, V5P = "tpu-v3", "tpu-v5p"
 TPUS = (TPU, V3)
@@ -252,12 +253,14 @@ def test_a_key_is_what_its_probe_found(key: str) -> None:
 
 @pytest.mark.parametrize("device", ALL)
 def test_few_rows_are_added_in_place_where_the_probe_found_so(device: str) -> None:
-    in_place = profile_of(find(device)).scatter_expander.adds_few_in_place
+    chip = find(device)
+    part = chip_columns(chip, profile_of(chip)).scattered_in_place
     few, many = (
         golden("buffer_assignment", f"{rows} rows scattered, and summed", device)
         for rows in ("6,100", "6,200")
     )
-    assert (few > 1.9 * many) == in_place
+    assert (few > 1.9 * many) == (part > 6100 / 49408)
+    assert not part > 6200 / 49408
 
 
 @pytest.mark.parametrize("device", [*ALL, V5P])
