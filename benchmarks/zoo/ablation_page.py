@@ -48,16 +48,16 @@ Deleted before those, as none of them paid on a held-out half: `select_and_scatt
 `dynamic_update_slice.passes_over_buffer`, which its probe contradicts.
 
 Three rules are called not to pay on the zoo's held-out half and stay. Without `dot_tiling.launch`
-the recurrent nets of its probe are priced at 2.6 to 3.9 times their cycles. `cse` pays on the models
-of [accuracy.md](accuracy.md), and is what the compilers do with the programs of its probe.
+the recurrent nets of its probe are priced at 2.6 to 3.9 times their cycles. `cse` pays on the
+models of [accuracy.md](accuracy.md), and is what the compilers do with the programs of its probe.
 `all_reduce_combiner` says how many sums a program sends, as they are compiled.
 
 Some change next to nothing on that half. `scatter_fusion` and `constant_folding` change prices of
 many programs, and are what the compilers do with the programs of their probes. What is left of
 `dynamic_update_slice` is for caches that fit on the chip. `space_to_batch.normalised_forms` changes
 a few nets of convolutions, and pays on the tuning half. `dot_tiling.least_rows` changes means by
-less than a tenth of a point: it is for products of few rows in loops, and for
-gradients behind strides, which its probe says are up to four times as long. No held-out program
+less than a tenth of a point: it is for products of few rows in loops, and for gradients behind
+strides, which its probe says are up to four times as long. No held-out program
 repeats what `fusion.stores_repeated` is about, keys that queries share: its probe says that such
 attention of a few queries takes 22 times as long as its products.
 `rematerialization.least_bytes` is the compiler's own setting.

@@ -311,9 +311,9 @@ class SpaceToBatchRules:
 
     `convolves_in_blocks`: fewer than the rows of a tile in blocks of pixels. What a convolution
     reads is then stored in 16 bits and in `forms` copies, as zeros between blocks keep it from
-    being computed there. An image that is normalised by example is normalised by as many others of 32
-    bits. `blocking_cost` is how often each element of an image is handled:
-    it is cut into blocks, padded, and put together with the edges of its neighbours.
+    being computed there. An image that is normalised by example is normalised by as many others of
+    32 bits. `blocking_cost` is how often each element of an image is handled: it is cut into
+    blocks, padded, and put together with the edges of its neighbours.
     """
 
     convolves_in_blocks: bool
