@@ -29,7 +29,7 @@ _RANGES = Ranges(
             "summed_rows",
             "scatter_launches",
             "gather_launches",
-            "buffer_bytes",
+            "scoped_bytes",
             "piece_bytes",
             "products",
             "holes",
@@ -122,10 +122,6 @@ def profile_of(device: Device) -> CompilerProfile:
         }
         for section, values in device.overrides.items()
     }
-    on_chip = keys.get("memory_space_assignment", {}).get("buffer_bytes", 0)
-    if on_chip > device.on_chip_bytes:
-        key = "overrides.memory_space_assignment.buffer_bytes"
-        reader.fail(key, "has to be at most on_chip_bytes")
     return profile.changed(keys)
 
 

@@ -355,15 +355,15 @@ class MemorySpaceAssignmentRules:
     `assigns`: anything at all. Of a tensor up to `streamed_from` of that memory nothing is read
     from main memory, of one as large as all of it everything.
 
-    Main memory is spared `buffer_bytes` of what is alive, for at most `stay_ratio` times what main
-    memory takes to fill the memory on the chip.
+    A fusion that runs has `scoped_bytes` of it to itself. Main memory is spared as much as the rest
+    of what is alive, for at most `stay_ratio` times what main memory takes to fill all of it.
     `collectives_on_chip`: also what collectives read and write. A copy to or from the chip finds
     where it goes in `table_bytes` of main memory.
     """
 
     assigns: bool
     streamed_from: float
-    buffer_bytes: int
+    scoped_bytes: int
     stay_ratio: float
     collectives_on_chip: bool
     table_bytes: float

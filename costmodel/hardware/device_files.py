@@ -41,10 +41,10 @@ _MOVED = {
     "sums_whole": ("reduce_scatter_creator", "keeps_sums_over_all_whole"),
     "in_blocks": ("space_to_batch", "convolves_in_blocks"),
     "on_chip_sent": ("memory_space_assignment", "collectives_on_chip"),
-    "on_chip_buffers": ("memory_space_assignment", "buffer_bytes"),
+    "on_chip_buffers": ("memory_space_assignment", "scoped_bytes"),
 }
 """Keys of files before compilers had profiles: the section and the key of a profile that each is
-now. `early` is the opposite of its key."""
+now. `early` is the opposite of its key, and `on_chip_buffers` what it leaves of `on_chip_bytes`."""
 
 
 def read_profile(text: str, where: str) -> Device:
@@ -61,19 +61,16 @@ class _DeviceReader(TypedToml):
         links = data.get("links")
         if not isinstance(links, list) or not links or not all(isinstance(v, dict) for v in links):
             self.fail("links", "has to be one table [[links]] for each network, and at least one")
-        moved = self._moved(data)
-        data = {key: value for key, value in data.items() if key not in _MOVED}
-        values = self.values(Device, _with_defaults(data), "", elsewhere=("links",))
+        known = {key: value for key, value in data.items() if key not in _MOVED}
+        values = self.values(Device, _with_defaults(known), "", elsewhere=("links",))
         values["links"] = tuple(self._link(row, n) for n, row in enumerate(data["links"]))
-        values["overrides"] = _merged(moved, values["overrides"])
+        values["overrides"] = _merged(self._moved(data), values["overrides"])
         for name in FLOPS:
             if name not in values["flops"]:
                 self.fail("flops", f"has no peak for {name}")
         if values["reserved_bytes"] >= values["memory_bytes"]:
             self.fail("reserved_bytes", "has to be less than memory_bytes")
-        if data.get("on_chip_bytes", 0) < moved.get("memory_space_assignment", {}).get(
-            "buffer_bytes", 0
-        ):
+        if data.get("on_chip_bytes", 0) < data.get("on_chip_buffers", 0):
             self.fail("on_chip_buffers", "has to be at most on_chip_bytes")
         if len(values["tile"]) != 2:
             self.fail("tile", "has to be two numbers, rows and columns")
@@ -86,6 +83,8 @@ class _DeviceReader(TypedToml):
         for old, (section, key) in _MOVED.items():
             if old in data:
                 value = self.value(old, data[old], int if old == "on_chip_buffers" else bool)
+                if old == "on_chip_buffers":
+                    value = data.get("on_chip_bytes", 0) - value
                 found.setdefault(section, {})[key] = not value if old == "early" else value
         return found
 

@@ -28,9 +28,10 @@ def assign_memory(device: Device, rules: MemorySpaceAssignmentRules) -> OnChip:
     """The figures of a device; all zero where the compiler leaves that memory alone."""
     if not rules.assigns:
         return OnChip(0.0, 0.0, 0.0, 0.0)
+    buffers = float(max(device.on_chip_bytes - rules.scoped_bytes, 0))
     return OnChip(
         size=float(device.on_chip_bytes),
-        buffers=float(rules.buffer_bytes),
+        buffers=buffers,
         seconds=rules.stay_ratio * device.on_chip_bytes / device.bandwidth,
-        table=rules.table_bytes if rules.buffer_bytes else 0.0,
+        table=rules.table_bytes if buffers else 0.0,
     )

@@ -17,7 +17,8 @@ def holding(device: str, buffers: int, tiled: bool = False, **others: Any) -> Co
 
     Values take the bytes of their elements, where they are not `tiled`.
     """
-    given = profile_of(find(device))
+    chip = find(device)
+    given, others = profile_of(chip), others | {"scoped_bytes": chip.on_chip_bytes - buffers}
     if not tiled:
         given = given.changed({"layout_assignment": {"pads_values": False}})
-    return given.changed({"memory_space_assignment": {"buffer_bytes": buffers, **others}})
+    return given.changed({"memory_space_assignment": others})

@@ -202,7 +202,7 @@ def test_what_older_files_say_of_the_compiler_counts_for_their_device() -> None:
     assert not mine.fusion.stores_reduced
     assert mine.reduce_scatter_creator.keeps_sums_over_all_whole
     assert not mine.space_to_batch.convolves_in_blocks
-    assert mine.memory_space_assignment.buffer_bytes == 2**20
+    assert mine.memory_space_assignment.scoped_bytes == 2**27 - 2**20
     assert mine.memory_space_assignment.collectives_on_chip
     assert mine.layout_assignment == known_to_do.layout_assignment
     # it is written in the new form, and reads as it was written
@@ -226,8 +226,8 @@ def test_what_older_files_say_of_the_compiler_counts_for_their_device() -> None:
             "overrides.layout_assignment.copied_for has to be one of transposed_dots, convolutions",
         ),
         (
-            {"memory_space_assignment": {"buffer_bytes": 2**27 + 1}},
-            "buffer_bytes has to be at most on_chip_bytes",
+            {"memory_space_assignment": {"scoped_bytes": -1}},
+            "scoped_bytes has to be zero or more",
         ),
     ],
 )

@@ -387,7 +387,7 @@ def test_products_by_themselves_are_near_the_probe(device: str) -> None:
             )
         )
         cycles = golden("dot_tiling", name, device) / clock
-        assert once <= priced == pytest.approx(cycles, rel=0.15 if device != V3 else 0.25), name
+        assert once <= priced == pytest.approx(cycles, rel=0.15 if device != V3 else 0.3), name
         assert once < 0.7 * cycles or device == V3 or not name.startswith("f32"), name
 
 

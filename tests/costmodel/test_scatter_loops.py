@@ -40,10 +40,13 @@ def test_a_gpu_runs_no_loop_for_them(name: str) -> None:
 @pytest.mark.parametrize("device", CLOCKS)
 @pytest.mark.parametrize("name", ALL)
 def test_the_loops_take_what_libtpu_estimates(name: str, device: str) -> None:
+    """Or a launch a trip less: a v3 looks windows up in two launches, the others in three."""
     step, given = ALL[name]
     cycles = sum(loop["trips"] * loop["cycles"] for loop in golden("scatter_loops", name, device))
+    trips = sum(loop["trips"] for loop in golden("scatter_loops", name, device))
+    launch = find(device).op_overhead * CLOCKS[device]
     assert loops_of(lowered_of(step, *given), device) * CLOCKS[device] == pytest.approx(
-        cycles, rel=0.35
+        cycles, rel=0.35, abs=trips * launch
     )
 
 
