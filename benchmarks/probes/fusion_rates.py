@@ -227,6 +227,6 @@ def cycles(compiled: Compiled) -> dict[str, int]:
 PROBE = Probe(
     name="fusion_rates",
     figures="cycles by what they are spent on",
-    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2"),
+    targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "tpu-v6e:2x4", "tpu-v7x:2x2x1"),
     cases=cases_of(LAYOUTS, cycles),
 )

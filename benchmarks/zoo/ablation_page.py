@@ -31,8 +31,9 @@ Made simpler by these figures: `space_to_batch.convolved_forms` and `.normalised
 number, `forms`, and `scatter_expander.in_place_below` is no number any more: a row to each tile.
 Since then seven numbers of single chips are gone, and no half's mean error rose: how long a v3
 takes to launch anything was measured (`smallest_fusions`), so it needs no launches of its own;
-its `fusion.element_cost` paid on nothing but its probe; and `memory_space_assignment.buffer_bytes`
-and `reduce_scatter_creator.piece_bytes` follow one law on all of them.
+its `fusion.element_cost` paid on nothing but its probe; `memory_space_assignment.buffer_bytes`
+are what one number (`scoped_bytes`, and another for a v6e) leaves of a chip's memory, and
+`reduce_scatter_creator.piece_bytes` are a share of that number.
 
 Deleted by figures before these: `deferred_filter_gradients`, `fusion.product_start`,
 `dot_tiling.waiting_cost`, `bf16_narrowing.rounding_rate`, `layout_assignment.turning_cost`, and

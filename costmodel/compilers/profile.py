@@ -30,7 +30,7 @@ _RANGES = Ranges(
             "scatter_launches",
             "gather_launches",
             "scoped_bytes",
-            "piece_bytes",
+            "piece_share",
             "products",
             "holes",
         }

@@ -239,9 +239,9 @@ class ReduceScatterCreatorRules:
     layout that it is kept in. `keeps_sums_over_all_whole`: not over all axes of a mesh.
     `sums_by_dimension`: a sum over several dimensions runs over the axes of the first, then of the
     next, and not in the mesh's order. `flattens_unit_dims`: a product that is a matrix but for
-    dimensions of 1 is made as one. `piece_bytes`: a matrix over n devices is cut into equal pieces
-    of at most so many bytes over 1 + log2(n), and at least an eighth of that; 0 where nothing is
-    known of pieces.
+    dimensions of 1 is made as one. `piece_share`: a matrix over n devices is cut into equal pieces
+    of at most that part of `scoped_bytes` over 1 + log2(n), and at least an eighth of that; 0 where
+    nothing is known of pieces.
     """
 
     creates: bool
@@ -249,7 +249,7 @@ class ReduceScatterCreatorRules:
     keeps_sums_over_all_whole: bool
     sums_by_dimension: bool
     flattens_unit_dims: bool
-    piece_bytes: float
+    piece_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
     """All that depends on the chip alone: bytes, seconds, and elements and bytes a second."""
     blocks, memory = profile.space_to_batch, profile.memory_space_assignment
     again, combiner = profile.rematerialization, profile.all_reduce_combiner
+    scatters = profile.reduce_scatter_creator
     on_chip = assign_memory(device, memory)
     return ChipColumns(
         tile_rows=device.tile[0],
@@ -98,7 +99,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         summed_rows=profile.scatter_fusion.summed_rows,
         fills_tiles=profile.layout_assignment.pads_values,
         in_blocks=blocks.convolves_in_blocks,
-        sums_in_turn=profile.reduce_scatter_creator.sums_by_dimension,
+        sums_in_turn=scatters.sums_by_dimension,
         narrows=profile.bf16_narrowing.narrows_gathers,
         bandwidth=device.bandwidth * device.stream_efficiency,
         element_rate=device.element_rate,
@@ -124,7 +125,7 @@ def chip_columns(device: Device, profile: CompilerProfile) -> ChipColumns:
         streamed_from=memory.streamed_from,
         memory=float(device.plannable_bytes) if again.recomputes else np.inf,
         recomputed_piece=float(again.least_bytes),
-        scattered_piece=profile.reduce_scatter_creator.piece_bytes,
+        scattered_piece=scatters.piece_share * memory.scoped_bytes,
         scattered_in_place=profile.scatter_expander.adds_few_in_place / device.tile[0],
         reducing=reducing_seconds(device, profile.dot_strength_reduction),
     )

@@ -18,7 +18,11 @@ def holding(device: str, buffers: int, tiled: bool = False, **others: Any) -> Co
     Values take the bytes of their elements, where they are not `tiled`.
     """
     chip = find(device)
-    given, others = profile_of(chip), others | {"scoped_bytes": chip.on_chip_bytes - buffers}
+    given, scoped = profile_of(chip), chip.on_chip_bytes - buffers
+    sums, memory = given.reduce_scatter_creator, given.memory_space_assignment
+    # matrices are cut into the same pieces as ever
+    share = sums.piece_share * memory.scoped_bytes / scoped if scoped else sums.piece_share
+    given = given.changed({"reduce_scatter_creator": {"piece_share": share}})
     if not tiled:
         given = given.changed({"layout_assignment": {"pads_values": False}})
-    return given.changed({"memory_space_assignment": others})
+    return given.changed({"memory_space_assignment": {"scoped_bytes": scoped, **others}})

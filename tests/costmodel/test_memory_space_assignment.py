@@ -10,19 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.probes.figures import golden
+from benchmarks.probes.figures import golden, read_figures
 from benchmarks.probes.layout_assignment import SHAPES
 from benchmarks.probes.memory_space_assignment import FILLER, FILLERS, STACKED, STACKS, stacked
+from benchmarks.probes.on_chip import PROBE as ON_CHIP
 from examples import gemma
 from tests.costmodel.explained import assert_adds_up
 from tests.costmodel.profiles import holding
 from tests.costmodel.texts import GPU, TPU, Priced, main, maps, moves, product
 from tests.modules import analysed
+from toast.aot.target import Target
+from toast.costmodel.compilers.profile import profile_of
 from toast.costmodel.evaluator import Action, Evaluator
 from toast.costmodel.explain import explain
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.kernels.memory import lasting_share
 from toast.costmodel.network.mesh import Mesh
+from toast.costmodel.passes.memory_space_assignment import assign_memory
 from toast.costmodel.resolved import resolve
 from toast.costmodel.terms.journal import Entry
 from toast.search.actions import action_space
@@ -319,3 +323,19 @@ def test_of_the_stacks_of_a_loop_as_many_are_on_the_chip_as_fit(stacks: int) -> 
     ]
     of_all = sum(written) / (4 * np.prod(STACKED) * stacks)
     assert of_all == pytest.approx(1 - on_chip / stacks, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(one, marks=pytest.mark.xfail(reason="taken to give none", strict=True))
+        if "v7x" in one
+        else one
+        for one in ON_CHIP.targets
+    ],
+)
+def test_buffers_have_what_the_fusion_that_runs_leaves(target: str) -> None:
+    device = find(Target.parse(target).chip.device)
+    buffers = assign_memory(device, profile_of(device).memory_space_assignment).buffers
+    most = max(read_figures(ON_CHIP.name, target).values()) * 2**20
+    assert most <= buffers <= 1.02 * most
