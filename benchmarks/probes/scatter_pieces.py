@@ -45,6 +45,17 @@ LAYOUTS |= {
 }
 
 
+ROWS: tuple[Choice, ...] = (((0, 0), 0), ((0, 1), 0))
+"""The inner dimension, and the rows of what is kept."""
+LAYOUTS |= {
+    f"{rows} rows of 1000 over {mesh}": Layout(
+        program=partial(product, rows, 1000), mesh=mesh, choices=ROWS
+    )
+    for mesh in ("a=2,b=4", "a=8")
+    for rows in (8, 16, 32, 64)
+}
+
+
 def images(pixels: int, channels: int, dtype: str) -> bytes:
     """What a convolution makes of sixteen images, summed over the channels that it reads."""
 

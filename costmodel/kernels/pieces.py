@@ -72,7 +72,10 @@ def _has_equal_pieces(
     width: float,
     by_row: bool,
 ) -> bool:
-    """Whether what is no image can be cut so; of what is no matrix hardly anything is known."""
+    """Whether what is no image can be cut so; of what is no matrix hardly anything is known.
+
+    Each device's part of the rows fills more than half of those of a tile.
+    """
     wide, other, dims, last = _sides(t, s, source, scattered, target)
     if wide == 0:
         return True
@@ -83,6 +86,8 @@ def _has_equal_pieces(
     limit = t.chip.scattered_piece / (np.log2(t.mesh.shards[scattered]) + 1.0)
     if dims != 2:
         return True
+    if not last and 2 * wide <= rows:
+        return False
     if by_row and not lanes and lies_by_columns(t, s, source):
         return False
     if lanes:
