@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 WORD = 4
 """Bytes of a lane."""
+MATRIX = 2
+"""Dimensions that are not 1."""
 SMALLEST = 8
 """A piece takes at least this part of what it may take."""
 
@@ -77,17 +79,14 @@ def _has_equal_pieces(
     Each device's part of the rows fills more than half of those of a tile.
     """
     wide, other, dims, last = _sides(t, s, source, scattered, target)
-    if wide == 0:
-        return True
     rows, columns = t.chip.tile_rows, t.chip.tile_columns
     lanes = wide % columns == 0
-    if last and (lanes or by_row) and wide * width % (columns * WORD):
+    uneven = last and (lanes or by_row) and wide * width % (columns * WORD) != 0.0
+    if wide == 0 or (dims != MATRIX and not uneven):
+        return True
+    if uneven or (not last and 2 * wide <= rows):
         return False
     limit = t.chip.scattered_piece / (np.log2(t.mesh.shards[scattered]) + 1.0)
-    if dims != 2:
-        return True
-    if not last and 2 * wide <= rows:
-        return False
     if by_row and not lanes and lies_by_columns(t, s, source):
         return False
     if lanes:
