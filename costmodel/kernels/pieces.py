@@ -13,14 +13,13 @@ import numpy as np
 
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.incremental import axes_on, lies_by_columns, side
+from toast.costmodel.passes.matrix_layouts import MATRIX
 
 if TYPE_CHECKING:
     from toast.costmodel.terms.tables import Scratch, Tables
 
 WORD = 4
 """Bytes of a lane."""
-MATRIX = 2
-"""Dimensions that are not 1."""
 SMALLEST = 8
 """A piece takes at least this part of what it may take."""
 
