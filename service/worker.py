@@ -7,9 +7,7 @@ gives running jobs their time, puts back what still runs then, and ends.
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from toast.service.ledger.database import BadDatabase, is_sqlite
 from toast.service.probes import Probes
 from toast.service.server import StartError, make_context, owned
 from toast.service.settings import ServiceSettings
+from toast.service.signals import ending_signals
 from toast.service.work.dispatcher import Dispatcher
 
 _log = logging.getLogger("toast.service")
@@ -53,23 +52,14 @@ def _is_sqlite(store: str) -> bool:
 
 
 def _run(context: Context, health: tuple[str, int] | None) -> None:
-    asked = threading.Event()
     dispatcher = Dispatcher(context)
-    handlers = {
-        number: signal.signal(number, lambda *_: asked.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        with Probes(health, context, dispatcher) as probes:
-            dispatcher.start()
-            where = f"; health on {probes.url}" if probes.url else ""
-            count = context.settings.workers
-            sys.stdout.write(f"TOAST worker {context.owner} runs {count} at once{where}\n")
-            sys.stdout.flush()
-            asked.wait()
-            _log.info("draining")
-            context.notifier.drain()
-            dispatcher.stop()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    with ending_signals() as wait, Probes(health, context, dispatcher) as probes:
+        dispatcher.start()
+        where = f"; health on {probes.url}" if probes.url else ""
+        count = context.settings.workers
+        sys.stdout.write(f"TOAST worker {context.owner} runs {count} at once{where}\n")
+        sys.stdout.flush()
+        wait()
+        _log.info("draining")
+        context.notifier.drain()
+        dispatcher.stop()

@@ -46,6 +46,7 @@ class Dispatcher:
         self._wake = threading.Condition(self._lock)
         self._claiming = threading.Lock()
         self._draining = threading.Event()
+        self._giving_back = False
         self._over = threading.Event()
         self._launcher = make_launcher(context.settings)
         self._spares = SparePool(self._launcher, context.settings.spares)
@@ -99,6 +100,7 @@ class Dispatcher:
         for thread in self._workers:
             thread.join(timeout=max(0.0, deadline - time.monotonic()))
         with self._lock:
+            self._giving_back = True
             left = list(self._running.values())
         for attempt in left:
             attempt.interrupt()
@@ -161,6 +163,8 @@ class Dispatcher:
         attempt = Attempt(context, claim, self._launcher, self._spares)
         with self._lock:
             self._running[job_id] = attempt
+            if self._giving_back:  # the claim was made while `stop` looked at what runs
+                attempt.interrupt()
         context.metrics.busy.inc()
         try:
             with attempt_span(context.tracer, context.store, claim):

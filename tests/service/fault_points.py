@@ -2,7 +2,7 @@
 
 A file in the directory of `TOAST_FAULTS`, named for the point, arms it for one call. The file says
 what happens there: `kill` is the end of the process as a power cut makes it, `away` is a database
-whose answer is lost.
+whose answer is lost, `late` one whose answer takes seconds.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from toast.service.ledger.sqlstore import SqlJobStore
 from toast.service.problems import DatabaseAway
 
 ENVIRONMENT = "TOAST_FAULTS"
+LATE_SECONDS = 3.0
 
 POINTS: dict[str, tuple[type[Any], str]] = {
     "after-write": (Incoming, "write"),
@@ -71,4 +73,7 @@ def _strike(armed: Path) -> None:
         return
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if action == "late":
+        time.sleep(LATE_SECONDS)
+        return
     raise DatabaseAway("The answer was lost.")

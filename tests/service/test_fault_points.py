@@ -114,3 +114,15 @@ def test_an_answer_of_the_database_that_was_lost_is_asked_for_again(tmp_path: Pa
             assert time.monotonic() < end, metrics
             time.sleep(0.05)
         assert "toast_stale_writes_total 0.0" in metrics
+
+
+def test_a_job_that_is_claimed_as_the_server_ends_is_given_back(tmp_path: Path) -> None:
+    struck = Struck(tmp_path, drain=0.2)
+    with struck.server as server:
+        struck.arm("after-claim", "late")
+        job = server.submit("slow 100")["id"]
+        server.until(job, "running")
+        server.terminate()
+        assert server.wait(seconds=40) == 0  # the job alone takes longer
+        server.start()
+        assert server.until(job, "running")["attempt"] == 2
