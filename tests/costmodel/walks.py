@@ -115,8 +115,7 @@ class Chains:
     def narrow_values(self, written: Bools) -> Bools:
         """What only products and the reductions beside it read, a TPU rounds as it stores it.
 
-        Its matrix unit would round it otherwise. Rows of a lookup are stored as they are, and what
-        strides over tiles.
+        Its matrix unit would round it otherwise. What strides over tiles is stored as it is.
         """
         self._written = written
         program, narrow = self._program, np.zeros(self._program.values, dtype=np.bool_)
@@ -126,7 +125,8 @@ class Chains:
             else ()
         ):
             made = role_of(program, program.makers[value], self._policy)
-            if program.dtype(value) == "f32" and made in (Role.FUSIBLE, Role.CONTRACTION):
+            rounds = made in (Role.FUSIBLE, Role.CONTRACTION)
+            if program.dtype(value) == "f32" and (rounds or looks_up(program, program.makers[value])):
                 readers = self._readers(value)
                 only = readers <= {Role.CONTRACTION, Role.REDUCE}
                 narrow[value] = only and Role.CONTRACTION in readers
@@ -406,13 +406,20 @@ def role_of(program: Program, op: int, policy: CompilerProfile) -> Role:
     """The role of an op; a TPU looks rows up, and strides over tiles, in fusions of their own."""
     name = program.kind(op)
     if name == "stablehlo.gather" and policy.fusion.stores_looked_up:
-        table, indices = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
-        return Role.OPAQUE if np.prod(indices) > len(table) else Role.FUSIBLE
+        return Role.OPAQUE if looks_up(program, op) else Role.FUSIBLE
     if policy.fusion.stores_strided and program.op_strided[op]:
         pads = name == "stablehlo.pad"
         alone = not read_by_windows(program, op) if pads else program.op_strided[op] <= 2
         return Role.OPAQUE if alone else role(name)
     return role(name)
+
+
+def looks_up(program: Program, op: int) -> bool:
+    """Whether an op gathers more than one row."""
+    if program.kind(op) != "stablehlo.gather":
+        return False
+    table, indices = (program.shape(program.sources[use]) for use in program.uses_of(op)[:2])
+    return bool(np.prod(indices) > len(table))
 
 
 def join_products(
