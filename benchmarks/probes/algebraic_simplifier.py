@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from benchmarks.probes.layouts import Layout, cases_of
 from benchmarks.probes.probe import Compiled, Figure, Probe
 from benchmarks.probes.programs import lowered
 
-SHAPES = (8, 512, 1536), (1536, 8192)
+PROMPT, TABLE = (512, 1536), (1536, 8192)
 
 
 def last_row(x: Any, w: Any) -> Any:
@@ -60,9 +61,14 @@ def sizes(compiled: Compiled) -> Figure:
     return ["x".join(map(str, shape.dims)) for shape in shapes]
 
 
-def one(step: Callable[..., Any]) -> Layout:
+def one(step: Callable[..., Any], examples: int = 8) -> Layout:
     """A program on one device."""
-    return Layout(program=partial(lowered, step, *SHAPES), mesh="a=2,b=2")
+    return Layout(program=partial(lowered, step, (examples, *PROMPT), TABLE), mesh="a=2,b=2")
+
+
+def one_each(step: Callable[..., Any]) -> Layout:
+    """A program of four examples on four devices."""
+    return replace(one(step, 4), choices=(((0, 0), 0), ((0, 0), 1)))
 
 
 LAYOUTS = {
@@ -72,6 +78,8 @@ LAYOUTS = {
     "last row, and the sum of all": one(last_row_and_sum),
     "two rows": one(two_rows),
     "last row of a sum": one(last_row_of_sum),
+    "last row of one example": one(last_row, 1),
+    "last row of an example each": one_each(last_row),
     "a mask of heads": Layout(program=head_mask, mesh="a=2,b=2"),
 }
 PROBE = Probe(

@@ -25,7 +25,14 @@ from toast.costmodel.kernels.incremental import (
     total,
 )
 from toast.costmodel.kernels.journal import note
-from toast.costmodel.kernels.products import behind, product_tiling, reducing, updating, waiting
+from toast.costmodel.kernels.products import (
+    behind,
+    made_whole,
+    product_tiling,
+    reducing,
+    updating,
+    waiting,
+)
 from toast.costmodel.passes.space_to_batch import FORMS, NORMED
 from toast.costmodel.program.contractions import AS_GIVEN, ROUNDED, WIDE
 from toast.costmodel.program.lookups import NO_ROWS, ROWS, TABLE
@@ -235,13 +242,15 @@ def _arithmetic(t: Tables, s: Scratch, row: int) -> tuple[float, float, float, f
         padding, shape, summed = product_tiling(t, s, k)
         alone = reducing(t, s, row, k)
         reduced += alone
+        whole = made_whole(t, s, k)
         if alone == 0.0:
             one = t.fusions.dot_seconds[k] / shards * padding
+            one /= t.fusions.dot_part[k] if whole else 1.0
             seconds += one
             if shape[0] > 0.0:
                 again += waiting(t, s, row, k, shape, one, summed)
-        if summed:
-            partial = True
+        if summed or whole:
+            partial |= summed
             size = s.tensors.stored[t.fusions.dot_sums[k]]
             sums += size * streamed(t.chip.on_chip, t.chip.streamed_from, size)
         handed = t.chip.hands_over and t.fusions.dot_passage[k, HANDED]

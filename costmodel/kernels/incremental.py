@@ -108,6 +108,15 @@ def side(t: Tables, s: Scratch, tensor: int, dim: int) -> int:
 
 
 @inner
+def has_one(t: Tables, s: Scratch, tensor: int) -> bool:
+    """Whether a dimension of a tensor has one element on a device."""
+    for dim in range(t.tensors.start[tensor + 1] - t.tensors.start[tensor]):
+        if side(t, s, tensor, dim) == 1:
+            return True
+    return False
+
+
+@inner
 def _up(number: int, part: int) -> int:
     """A number rounded up to whole parts."""
     return (number + part - 1) // part * part

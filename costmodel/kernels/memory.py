@@ -16,7 +16,13 @@ import numpy as np
 from toast.analysis.jit import entry, inner
 from toast.analysis.program import Floats
 from toast.costmodel.kernels.combiner import late_bytes
-from toast.costmodel.kernels.incremental import groups_apart, in_blocks, in_rows, sums_inside
+from toast.costmodel.kernels.incremental import (
+    groups_apart,
+    has_one,
+    in_blocks,
+    in_rows,
+    sums_inside,
+)
 from toast.costmodel.kernels.journal import note
 from toast.costmodel.kernels.reshard import is_added, is_narrow, same
 from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
@@ -30,6 +36,7 @@ from toast.costmodel.program.lookups import (
     LEFT,
     TILED,
     TURNED,
+    UNCUT,
     WHOLE,
 )
 from toast.costmodel.terms.journal import (
@@ -311,8 +318,8 @@ def _lying(t: Tables, s: Scratch, row: int) -> float:
     """The bytes of the tensor of a row, as it lies in memory."""
     tensor, lies = t.live_ranges.tensor[row], t.live_ranges.lies[row]
     size = float(s.tensors.stored[tensor])
-    if lies == TILED:
-        return size
+    if lies in (TILED, UNCUT):
+        return size if lies == TILED or has_one(t, s, tensor) else 0.0
     if lies == WHOLE:
         return _whole(t, tensor)
     if lies in (GIVEN, COPIED):

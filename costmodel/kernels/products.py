@@ -16,7 +16,7 @@ from toast.costmodel.kernels.convolution import (
     packed,
     tiled,
 )
-from toast.costmodel.kernels.incremental import side, streamed
+from toast.costmodel.kernels.incremental import has_one, side, streamed
 from toast.costmodel.program.contractions import BATCH, CONTRACTED, LEFT, RIGHT, WORD
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, tuple[float,
     start = t.units.start[t.fusions.dot_unit[dot]]
     left, right, contracted, batch = 1.0, 1.0, 1.0, 1.0
     partial = False
+    sizes = t.fusions.side_whole if made_whole(t, s, dot) else t.fusions.side_size
     for k in range(first, last):
         shards = s.units.shards[start + k - first]
-        size = np.ceil(t.fusions.side_size[k] / shards)
+        size = np.ceil(sizes[k] / shards)
         if t.fusions.side_of[k] == LEFT:
             left *= size
         elif t.fusions.side_of[k] == RIGHT:
@@ -72,6 +73,15 @@ def product_tiling(t: Tables, s: Scratch, dot: int) -> tuple[float, tuple[float,
 
 
 @inner
+def made_whole(t: Tables, s: Scratch, dot: int) -> bool:
+    """Whether a product of which a slice is read is made whole: of a single example, as of a row.
+
+    XLA drops dimensions of one element from a product, and does not look through that.
+    """
+    return bool(t.fusions.dot_part[dot] < 1.0 and has_one(t, s, t.fusions.dot_sums[dot]))
+
+
+@inner
 def reducing(t: Tables, s: Scratch, row: int, dot: int) -> float:
     """Seconds on the vector unit of a batch of products of one row or column; 0.0 for all others.
 
@@ -83,8 +93,9 @@ def reducing(t: Tables, s: Scratch, row: int, dot: int) -> float:
         return 0.0
     start = t.units.start[t.fusions.dot_unit[dot]]
     left, right, others, batch = 1.0, 1.0, 1.0, 1.0
+    sizes = t.fusions.side_whole if made_whole(t, s, dot) else t.fusions.side_size
     for k in range(first, last):
-        size = np.ceil(t.fusions.side_size[k] / s.units.shards[start + k - first])
+        size = np.ceil(sizes[k] / s.units.shards[start + k - first])
         batch *= size if t.fusions.side_of[k] == BATCH else 1.0
         if t.fusions.side_of[k] == LEFT:
             left *= size

@@ -37,6 +37,7 @@ from toast.costmodel.program.lookups import (
     LEFT,
     TILED,
     TURNED,
+    UNCUT,
     WHOLE,
 )
 from toast.costmodel.program.op_traits import Role
@@ -149,6 +150,8 @@ def buffer_ranges(
     launched = launched_at(program, fusion)
     start, needed = np.zeros_like(constants.stored), _last_read(program, fusion, constants.readers)
     images, appear, vanish, forms = _columns(kept_in_blocks(program, fusion, launched, read))
+    made_for = ints([program.values_of(op)[0] for op in fusion.cut])
+    at = fusion.position[program.value_op[made_for]]
     buffers = joined(
         rows(values, first, shorter, inner=~returned, lies=np.where(results, GIVEN, lying[values])),
         rows(values[results], first[results], used[values[results]], lies=COPIED),
@@ -157,6 +160,7 @@ def buffer_ranges(
         rows(tables, lookup, update, width=1.0, lies=TURNED),
         rows(turned, summed, added, lies=LEFT),
         rows(images, appear, vanish, width=forms, lies=BLOCKED),
+        rows(made_for, at, at, lies=UNCUT),
         *(
             rows(*span, width=times, lies=how, again=again)
             for (how, again), found in kept_in_groups(program, fusion, launched).items()

@@ -70,13 +70,15 @@ class Fusion:
 
     `flow` is the program as kernels read it, `launched` are its fusions; `position[op]` is when an
     op's fusion runs: its index in the schedule. `bytes` are those of every value, `sides` of
-    every matrix product as it is made; `cut` are those of which only a slice is, with the slice.
+    every matrix product as it is made; `cut` are those of which only a slice is, with the slice,
+    and `whole` their sides otherwise.
     """
 
     profile: CompilerProfile
     flow: Flow
     sides: dict[int, Sides]
     cut: dict[int, int]
+    whole: dict[int, Sides]
     bytes: Floats
     written: Bools
     inside: Bools
@@ -115,6 +117,7 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
         flow=flow,
         sides=cut_sides(program, sides, cut),
         cut=cut,
+        whole={op: sides[op] for op in cut},
         bytes=flow.bytes,
         written=needs.written,
         inside=_inside(program, flow, needs),

@@ -8,12 +8,15 @@ from toast.analysis.program import Program
 from toast.costmodel.program.dataflow import Bools
 
 GATHER = "stablehlo.gather"
-TILED, BY_ROW, SUMMED, TURNED, LEFT, BLOCKED, WHOLE, GROUPED, INSTEAD, GIVEN, COPIED = range(11)
+TILED, BY_ROW, SUMMED, TURNED, LEFT, BLOCKED, WHOLE, GROUPED, INSTEAD, GIVEN, COPIED, UNCUT = range(
+    12
+)
 """How a value lies in memory: as fills tiles best, row by row, as a table does that rows are added
 to; as that does only where it differs, or as fills tiles best only where that differs; only where
 it is an image in blocks of pixels; whole, however it is sharded; an image with its groups of
-channels apart, beside what it is or instead of it; as results of the program do; or as fills tiles
-best of what computes it, only where results do not lie so."""
+channels apart, beside what it is or instead of it; as results of the program do; as fills tiles
+best of what computes it, only where results do not lie so; or whole, where a product is not made
+for the slice that is read of it."""
 ALWAYS = (TILED, BY_ROW, SUMMED, WHOLE, GIVEN)
 """What is there in every state; the others are only where a layout differs."""
 NO_ROWS, ROWS, TABLE = range(3)

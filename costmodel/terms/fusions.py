@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from toast.analysis.program import BARRIER, CONSTRAINT, LOOP_BEGIN, Floats, Ints, Program
+from toast.costmodel.passes.algebraic_simplifier import parts
 from toast.costmodel.passes.blocked_images import sums_apart
 from toast.costmodel.passes.convolution_chains import TRAINED, Passage, passages
 from toast.costmodel.passes.convolution_tiling import (
@@ -54,8 +55,10 @@ Operand = tuple[int, int, float, float, bool]
 
 
 class Dot(NamedTuple):
-    """A contraction: its unit, the tensor made, seconds of the whole, (side, size) of each factor.
+    """A contraction: its unit, the tensor made, its seconds, (side, size) of each factor.
 
+    Where a slice is all that is read of it these are of that `part`, and `whole` are the factors
+    otherwise: a state decides which of the two a device makes (`made_whole`).
     `window` and `passage` are a convolution's, on a TPU. `operands` are (tensor stored, tensor
     read, bytes in memory relative to the operand's own of what it is computed of, and of the
     operand where it is brought there from another layout, if arithmetic makes it inside).
@@ -65,6 +68,8 @@ class Dot(NamedTuple):
     made: int
     seconds: float
     sides: Sides
+    part: float
+    whole: Sides
     operands: tuple[Operand, ...]
     window: FilterWindow
     passage: Passage
@@ -131,9 +136,10 @@ class Fusions(NamedTuple):
     an update that a product runs inside (`updating`), or pools (`pooling`); its contractions, from
     `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
     read: as it does alone, and as others want what it reads.
-    By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), seconds of the whole on one
-    device, its `window` and `passage` (a TPU's convolutions), the sides of its factors from
-    `side_start` on and their sizes; of its operands [contractions, 2] the tensors stored and read,
+    By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), its seconds on one device and
+    the part of it that these are of (`dot_part`), its `window` and `passage` (a TPU's
+    convolutions), the sides of its factors from `side_start` on, their sizes, and those of the
+    whole; of its operands [contractions, 2] the tensors stored and read,
     the widths of elements as they are stored and as they are brought from another layout, and
     whether arithmetic inside the fusion makes them.
     """
@@ -150,6 +156,7 @@ class Fusions(NamedTuple):
     dot_unit: Ints
     dot_sums: Ints
     dot_seconds: Floats
+    dot_part: Floats
     dot_operand: Ints
     dot_width: Floats
     dot_computed: Ints
@@ -158,6 +165,7 @@ class Fusions(NamedTuple):
     side_start: Ints
     side_of: Ints
     side_size: Ints
+    side_whole: Ints
     reduced_start: Ints
     reduced_tensor_start: Ints
     reduced_tensor: Ints
@@ -328,6 +336,11 @@ class RowMaker:
         return found
 
     @cached_property
+    def _parts(self) -> dict[int, float]:
+        """Of each product of which only a slice is read how much that is."""
+        return parts(self.program, self.fusion.cut)
+
+    @cached_property
     def _convolved(self) -> dict[int, Sides]:
         return convolution_sides(self.program, self.fusion.profile.convolution_tiling)
 
@@ -448,7 +461,9 @@ class RowMaker:
                 unit=int(layouts.op_unit[op]),
                 made=int(layouts.result_tensor[program.values_of(op)[0]]),
                 seconds=self.seconds[op],
-                sides=fusion.sides.get(op, ()) or self._convolved.get(op, ()),
+                sides=(sides := fusion.sides.get(op, ()) or self._convolved.get(op, ())),
+                part=self._parts.get(op, 1.0),
+                whole=fusion.whole.get(op, sides),
                 operands=self._operands(op),
                 window=self._windows.get(op, NO_WINDOW),
                 passage=self._passages.get(op, TRAINED),
@@ -627,6 +642,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         dot_sums=ints([dot.made for row in dots for dot in row]),
         dot_unit=ints([dot.unit for row in dots for dot in row]),
         dot_seconds=floats([dot.seconds for row in dots for dot in row]),
+        dot_part=floats([dot.part for row in dots for dot in row]),
         dot_operand=_pairs([dot.operands for row in dots for dot in row]),
         dot_computed=_computed([dot.operands for row in dots for dot in row]),
         dot_window=ints([n for row in dots for dot in row for n in dot.window]).reshape(
@@ -661,6 +677,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
         side_size=ints([size for sides in factors for _, size in sides]),
+        side_whole=ints([size for row in dots for dot in row for _, size in dot.whole]),
     )
 
 

@@ -126,7 +126,8 @@ class Chains:
         ):
             made = role_of(program, program.makers[value], self._policy)
             rounds = made in (Role.FUSIBLE, Role.CONTRACTION)
-            if program.dtype(value) == "f32" and (rounds or looks_up(program, program.makers[value])):
+            rounds |= looks_up(program, program.makers[value])
+            if program.dtype(value) == "f32" and rounds:
                 readers = self._readers(value)
                 only = readers <= {Role.CONTRACTION, Role.REDUCE}
                 narrow[value] = only and Role.CONTRACTION in readers
