@@ -1,4 +1,4 @@
-"""Element types of what loops carry, what is stored and what is gathered: in 16 bits or in 32."""
+"""Element types of what loops carry, what is stored, copied and gathered: in 16 bits or in 32."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from benchmarks.probes.probe import Case, Compiled, Figure, Probe
 from benchmarks.probes.programs import lowered, lowered_of
 
 LAYERS, ROWS, NARROW, WIDE = 8, 64, 16, 32
+WORDS, FEATURES = 33_278, 300
+"""Of a table that fills tiles better by columns than by rows."""
 Layer = Callable[[Any, Any], Any]
 _WHILE = re.compile(r"= \((.*)\) while\(")
 _STACK = re.compile(rf"([a-z]+\d+)\[({LAYERS},\d+,\d+)\]")
@@ -64,6 +66,44 @@ def returned() -> bytes:
     return lowered_of(step, shape((ROWS, NARROW), jnp.float32), w)
 
 
+def recurrent(given: Callable[[Any], Any], *, multiplies: bool = True) -> bytes:
+    """A recurrent net over what is made of its input before its loop."""
+
+    def step(x: Any, w: Any) -> Any:
+        def cell(h: Any, one: Any) -> tuple[Any, None]:
+            return jnp.tanh((one @ w if multiplies else one) + h @ w), None
+
+        return jax.lax.scan(cell, jnp.zeros((ROWS, NARROW)), given(x))[0]
+
+    return lowered(step, (LAYERS, ROWS, NARROW), (NARROW, NARROW))
+
+
+def words() -> bytes:
+    """A recurrent net over words that are looked up, by examples."""
+
+    def step(table: Any, places: Any, w: Any) -> Any:
+        def cell(h: Any, one: Any) -> tuple[Any, None]:
+            return jnp.tanh(one @ w + h @ w), None
+
+        given = jnp.take(table, places, axis=0).transpose(1, 0, 2)
+        return jax.lax.scan(cell, jnp.zeros((ROWS, NARROW)), given)[0]
+
+    shape = jax.ShapeDtypeStruct
+    table, w = shape((1024, NARROW), jnp.float32), shape((NARROW, NARROW), jnp.float32)
+    return lowered_of(step, table, shape((ROWS, LAYERS), jnp.int32), w)
+
+
+def looked_up(read: Callable[[Any, Any], Any]) -> bytes:
+    """Rows of a table, and a matrix for them."""
+
+    def step(table: Any, places: Any, w: Any) -> Any:
+        return read(table[places], w)
+
+    shape = jax.ShapeDtypeStruct
+    table, w = shape((WORDS, FEATURES), jnp.float32), shape((FEATURES, 512), jnp.float32)
+    return lowered_of(step, table, shape((4096,), jnp.int32), w)
+
+
 def multiplied(x: Any, w: Any, v: Any, u: Any) -> Any:
     """A product that two others read."""
     made = x @ w
@@ -92,6 +132,16 @@ PROGRAMS: dict[str, Callable[[], bytes]] = {
     "relu in 16 bits": lambda: training(relu, "bfloat16"),
     "returned": returned,
 }
+INPUTS: dict[str, Callable[[], bytes]] = {
+    "inputs, computed": lambda: recurrent(jnp.tanh),
+    "inputs, looked up": words,
+    "inputs, added": lambda: recurrent(jnp.tanh, multiplies=False),
+}
+TABLES: dict[str, Callable[[], bytes]] = {
+    "rows for a product": lambda: looked_up(jnp.matmul),
+    "rows and one, for a product": lambda: looked_up(lambda rows, w: (rows + 1.0) @ w),
+    "rows for a product and more": lambda: looked_up(lambda rows, w: (rows @ w, jnp.tanh(rows))),
+}
 
 
 def carried(compiled: Compiled) -> dict[str, list[str]]:
@@ -109,6 +159,13 @@ def stored(compiled: Compiled) -> list[str]:
     return [" ".join(sorted({shape.dtype for shape in one.shapes})) for one in products]
 
 
+def copied(compiled: Compiled) -> list[str]:
+    """The element types of copies of a table."""
+    copies = [one for one in compiled.instructions() if one.opcode == "copy"]
+    dims = (WORDS, FEATURES)
+    return [shape.dtype for one in copies for shape in one.shapes if tuple(shape.dims) == dims]
+
+
 def gathered(compiled: Compiled) -> dict[str, Figure]:
     """The element types of gathers, and MB on the wire of one device."""
     gathers = [one for one in compiled.instructions() if one.opcode.startswith("all-gather")]
@@ -118,9 +175,10 @@ def gathered(compiled: Compiled) -> dict[str, Figure]:
 
 PROBE = Probe(
     name="bf16_narrowing",
-    figures="element types of stacks that loops carry, of what products store and of gathers",
+    figures="element types of what loops carry, products store, lookups copy and gathers send",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2", "a100:8"),
-    cases={name: Case.of(make, carried) for name, make in PROGRAMS.items()}
+    cases={name: Case.of(make, carried) for name, make in (PROGRAMS | INPUTS).items()}
+    | {name: Case.of(make, copied) for name, make in TABLES.items()}
     | {
         "product of products": Case.of(lambda: lowered(multiplied, *[(1024, 1024)] * 4), stored),
         "gathered for a product": LAYOUTS["product, columns gathered"].case(gathered),

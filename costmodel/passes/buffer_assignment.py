@@ -146,6 +146,7 @@ def buffer_ranges(
     guard[longer] = product[longer]
     beside, begins, ends, part = _columns(copied_beside(program, fusion, others))
     tables, lookup, update = _columns_of(in_rows.held)
+    rounded = np.where(np.isin(tables, [*in_rows.rounded]), 0.5, 1.0)
     turned, summed, added = _columns_of(in_rows.columns)
     launched = launched_at(program, fusion)
     start, needed = np.zeros_like(constants.stored), _last_read(program, fusion, constants.readers)
@@ -157,7 +158,7 @@ def buffer_ranges(
         rows(values[results], first[results], used[values[results]], lies=COPIED),
         rows(longer, shorter[waits] + 1, last[waits], unsummed=guard[longer]),
         rows(beside, begins, ends, width=part),
-        rows(tables, lookup, update, width=1.0, lies=TURNED),
+        rows(tables, lookup, update, width=rounded, lies=TURNED),
         rows(turned, summed, added, lies=LEFT),
         rows(images, appear, vanish, width=forms, lies=BLOCKED),
         rows(made_for, at, at, lies=UNCUT),

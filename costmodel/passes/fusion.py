@@ -23,12 +23,7 @@ from toast.costmodel.compilers.rules import (
     MultiOutputFusionRules,
 )
 from toast.costmodel.passes.algebraic_simplifier import cut_products, cut_sides, cutting
-from toast.costmodel.passes.bf16_narrowing import (
-    Rounded,
-    narrow_stacks,
-    rounded_stacks,
-    widened_errors,
-)
+from toast.costmodel.passes.bf16_narrowing import Carried, Rounded, widened_errors
 from toast.costmodel.passes.fusion_chains import (
     NEVER,
     keep_updates,
@@ -49,6 +44,7 @@ from toast.costmodel.program.lookups import looked_up
 from toast.costmodel.program.op_traits import CHEAP, ERRORS, EXPENSIVE, LAYOUT, Role
 
 PADS = frozenset({"stablehlo.pad"})
+SELECT = frozenset({"stablehlo.select"})
 SLICES = frozenset({"stablehlo.slice"})
 WINDOWS = frozenset({"stablehlo.convolution", "stablehlo.reduce_window"})
 SCATTERS = frozenset({SCATTER})
@@ -240,13 +236,16 @@ def _narrow(
     if not (rules.narrows_stored or rules.narrows_stacks or rules.rounds_arguments):
         return narrow, {}
     single = _single(program)
-    moving = flow.layout | named(program, PADS)
+    moving = flow.layout | named(program, PADS | SELECT)
     rounding = np.isin(flow.role, (Role.FUSIBLE, Role.CONTRACTION)) | looked_up(program)
     narrow_values(flow, moving, rounding, written, single, readers, narrow)
     narrow &= rules.narrows_stored
+    carried = Carried(program, flow, moving, single, readers)
     if rules.narrows_stacks:
-        narrow |= narrow_stacks(program, flow, single, readers)
-    return narrow, rounded_stacks(program, single, readers) if rules.rounds_arguments else {}
+        narrow |= carried.narrow_stacks()
+        narrow |= carried.narrow_inputs(written & rounding[program.value_op])
+    rounded = carried.rounded_arguments() if rules.rounds_arguments else {}
+    return narrow, rounded
 
 
 def new_needs(program: Program, room: int) -> Needs:

@@ -39,7 +39,8 @@ class RowLayouts:
     By fusion how all that it moves lies (`moving`, as in `lookups`), and by its number the values
     that are copied into rows or out of them, for it or behind it (`turned`), and the tables that
     are copied before a lookup; and what is copied into rows to be added up (`added`, by its use).
-    `held` are copies in rows, `columns` those of sums.
+    `held` are copies in rows, `columns` those of sums. Of tables of which products alone take rows,
+    the copies are `rounded`.
     """
 
     moving: Ints
@@ -48,6 +49,7 @@ class RowLayouts:
     added: dict[int, int] = field(default_factory=dict)
     held: list[Span] = field(default_factory=list)
     columns: list[Span] = field(default_factory=list)
+    rounded: set[int] = field(default_factory=set)
 
 
 def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
@@ -81,6 +83,7 @@ def row_layouts(program: Program, fusion: Fusion) -> RowLayouts:
         added=_added(program, fusion, moving),
         held=held + _held(program, fusion, found, until),
         columns=columns,
+        rounded=_rounded(program, fusion, found) - set(until),
     )
 
 
@@ -181,6 +184,15 @@ def _exchanged(program: Program, fusion: Fusion, number: int) -> tuple[list[int]
     read = {int(program.sources[use]) for use in one.reads} & arguments
     made = {value for op in one.ops for value in program.values_of(op)} & results
     return [value for value in sorted(read) if program.shape(value) == shape], sorted(made)
+
+
+def _rounded(program: Program, fusion: Fusion, lookups: Bools) -> set[int]:
+    """The tables of lookups whose rows are stored in 16 bits, all of them."""
+    found = dict[bool, set[int]]({True: set(), False: set()})
+    for op in np.flatnonzero(lookups).tolist():
+        narrow = fusion.narrow[program.values_of(op)[0]]
+        found[bool(narrow)].add(_table(program, op))
+    return found[True] - found[False]
 
 
 def _held(program: Program, fusion: Fusion, lookups: Bools, updated: dict[int, int]) -> list[Span]:

@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks.probes.bf16_narrowing import (
+    INPUTS,
     LAYERS,
     NARROW,
     PROGRAMS,
     ROWS,
+    TABLES,
     WIDE,
     relu,
     scaled,
@@ -31,6 +33,7 @@ from toast.analysis.program import LOOP_BEGIN
 from toast.costmodel.compilers.profile import CompilerProfile, profile_of
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.passes.fusion import fuse
+from toast.costmodel.passes.row_layouts import row_layouts
 from toast.costmodel.program.buffers import carried_constants, loop_slots
 
 Stack = tuple[tuple[int, ...], str]
@@ -73,6 +76,26 @@ def test_what_products_alone_read_is_stacked_in_16_bits(policy: CompilerProfile)
 
 def test_what_is_stacked_for_something_else_too_stays() -> None:
     assert stacks(training(tanh)) == {True: {INPUT}, False: {HIDDEN, *GRADIENTS}}
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "tpu-v5p", "tpu-v3", "a100-40gb"])
+@pytest.mark.parametrize("name", sorted(INPUTS))
+def test_inputs_of_loops_are_as_wide_as_in_the_compiled_program(name: str, device: str) -> None:
+    program = analysed(INPUTS[name]()).program
+    narrow = fuse(program, profile_of(find(device))).narrow
+    (given,) = {slot.init for slot in loop_slots(program) if program.shape(slot.init) == INPUT}
+    compiled = golden("bf16_narrowing", name, device)[",".join(map(str, INPUT))]
+    assert compiled == ["bf16" if narrow[given] else "f32"]
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "tpu-v5p", "tpu-v3"])
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_tables_are_copied_as_wide_as_in_the_compiled_program(name: str, device: str) -> None:
+    program = analysed(TABLES[name]()).program
+    layouts = row_layouts(program, fuse(program, profile_of(find(device))))
+    tables = [table for table, *_ in layouts.held]
+    copied = ["bf16" if table in layouts.rounded else "f32" for table in tables]
+    assert copied == golden("bf16_narrowing", name, device)
 
 
 def test_a_gpu_stacks_what_it_makes() -> None:
