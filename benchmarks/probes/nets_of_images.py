@@ -43,6 +43,19 @@ def making(images: int, pixels: int, channels: int, made: int) -> bytes:
     return lowered(net, (images, pixels, pixels, made), *filters)
 
 
+def spectrograms(*channel: int) -> bytes:
+    """A net over 32 images of one channel, which are given with or without that."""
+
+    def net(image: Any, first: Any, second: Any) -> Any:
+        image = image.reshape(*image.shape[:3], 1)
+        return jax.nn.relu(conv(jax.nn.relu(conv(image, first, 2)), second, 2)).max((1, 2))
+
+    return lowered(net, (32, 1024, 80, *channel), (3, 3, 1, 128), (3, 3, 128, 128))
+
+
+SPECTROGRAMS = {"spectrograms": (), "spectrograms with a channel": (1,)}
+
+
 def mebibytes(compiled: Compiled) -> float:
     """MiB of main memory on a device."""
     return round((compiled.verdict.needed_bytes or 0) / 2**20, 1)
@@ -60,6 +73,10 @@ PROBE = Probe(
         | {
             name: Layout(program=partial(making, *net), mesh="data=8", choices=(((0, 0), 0),))
             for name, net in MADE.items()
+        }
+        | {
+            name: Layout(program=partial(spectrograms, *of), mesh="data=8", choices=(((0, 0), 0),))
+            for name, of in SPECTROGRAMS.items()
         },
         mebibytes,
     ),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from toast.analysis.program import ARGUMENT, Ints, Program
+from toast.analysis.program import Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.layout_assignment import Beside
@@ -22,6 +22,7 @@ from toast.costmodel.passes.space_to_batch import (
     Shape,
     filter_gradients,
     images,
+    is_given,
     normalising,
     turned_from,
 )
@@ -73,7 +74,7 @@ def _convolved(
             if program.shape(value) in found and not program.constant[value]:
                 readers.setdefault(value, []).append(op)
     for value, ops in readers.items():
-        given = program.kind(program.makers[turned_from(program, value)]) == ARGUMENT
+        given = is_given(program, turned_from(program, value))
         stored = given or (fusion.written[value] and fusion.narrow[value])
         forms = max(fusion.profile.space_to_batch.forms - stored, 0)
         width = min(1.0, 2.0 / itemsize(program.dtype(value)))

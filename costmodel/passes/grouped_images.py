@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from toast.analysis.program import ARGUMENT, Ints, Program
+from toast.analysis.program import Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.passes.convolution_groups import group_of, is_grouped
 from toast.costmodel.passes.fusion import Fusion
 from toast.costmodel.passes.layout_assignment import Beside
-from toast.costmodel.passes.space_to_batch import CONVOLUTION, filter_gradients, turned_from
+from toast.costmodel.passes.space_to_batch import (
+    CONVOLUTION,
+    filter_gradients,
+    is_given,
+    turned_from,
+)
 from toast.costmodel.program.lookups import GROUPED, INSTEAD
 
 
@@ -52,7 +57,7 @@ def _kept(program: Program, at: Ints) -> Iterator[tuple[int, bool, Beside]]:
             image, made = int(program.sources[program.uses_of(op)[0]]), program.values_of(op)[0]
             begin, width = int(at[op]), min(1.0, 2.0 / itemsize(program.dtype(image)))
             end = last.get(image, begin)
-            given = program.kind(program.makers[turned_from(program, image)]) == ARGUMENT
+            given = is_given(program, turned_from(program, image))
             how = GROUPED if given else INSTEAD
             yield GROUPED, False, (image, (begin, begin), width)
             yield GROUPED, False, (made, (begin, begin), 1.0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from toast.analysis.program import FactorKind, Ints, Program
+from toast.analysis.program import ARGUMENT, FactorKind, Ints, Program
 from toast.costmodel.compilers.rules import LayoutAssignmentRules, SpaceToBatchRules
 from toast.costmodel.passes.convolution_groups import ONE, group_of, is_grouped
 from toast.costmodel.program.sharding_units import Layouts
@@ -111,15 +111,25 @@ def in_forms(
 
 
 def given_images(program: Program) -> dict[int, tuple[int, int]]:
-    """Arguments that are images, with the first and the last op that convolves each."""
-    arguments = {argument.value for argument in program.arguments}
+    """Arguments that are images, with the first and the last op that convolves each.
+
+    One that is given without its channel counts as what it is with that.
+    """
     found: dict[int, tuple[int, int]] = {}
     for op in program.ops_named(CONVOLUTION):
-        value = program.sources[program.uses_of(op)[0]]
-        value = turned_from(program, value)
-        if value in arguments:
+        value = turned_from(program, program.sources[program.uses_of(op)[0]])
+        if is_given(program, value):
             found[value] = (found.get(value, (op, op))[0], op)
     return found
+
+
+def is_given(program: Program, value: int) -> bool:
+    """Whether a value is an argument of the program, or one with more dimensions of 1."""
+    elements = program.elements[value]
+    while program.kind(program.makers[value]) in (BROADCAST, RESHAPE):
+        value = program.sources[program.uses_of(program.makers[value])[0]]
+    given = program.kind(program.makers[value]) == ARGUMENT
+    return given and bool(program.elements[value] == elements)
 
 
 def image_rows(layouts: Layouts, found: dict[Shape, Image]) -> Ints:

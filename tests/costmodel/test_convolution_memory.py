@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.probes.figures import golden
 from benchmarks.probes.nets import step
-from benchmarks.probes.nets_of_images import MADE, NETS, making
+from benchmarks.probes.nets_of_images import MADE, NETS, SPECTROGRAMS, making, spectrograms
 from tests.costmodel.explained import assert_adds_up
 from tests.costmodel.profiles import TPU, holding
 from tests.laws.states import every_action
@@ -62,6 +62,15 @@ def test_images_that_are_results_lie_as_results_do(name: str) -> None:
     evaluator = priced(making(*MADE[name]), "tpu-v5e")
     predicted = evaluator.cost(first_over(evaluator)).peak / MIB
     assert predicted == pytest.approx(golden("nets_of_images", name, "tpu-v5e"), rel=0.05)
+
+
+@pytest.mark.parametrize("device", ["tpu-v5e", "tpu-v3", "tpu-v5p"])
+def test_an_image_may_be_given_without_its_channel(device: str) -> None:
+    """A TPU copies it to tiles all the same."""
+    compiled = {golden("nets_of_images", name, device) for name in SPECTROGRAMS}
+    evaluators = [priced(spectrograms(*channel), device) for channel in SPECTROGRAMS.values()]
+    peaks = {one.cost(first_over(one)).peak for one in evaluators}
+    assert len(compiled) == len(peaks) == 1
 
 
 def test_a_batch_without_images_takes_what_its_filters_take() -> None:
