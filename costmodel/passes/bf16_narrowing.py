@@ -79,7 +79,7 @@ def _joins(program: Program, flow: Flow, written: Bools, op: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Carried:
+class LoopReads:
     """What loops carry and which of it products alone read, as slices above all.
 
     What a product rounds its slices to, XLA rounds before the loop that cuts them. `single` are

@@ -23,7 +23,7 @@ from toast.costmodel.compilers.rules import (
     MultiOutputFusionRules,
 )
 from toast.costmodel.passes.algebraic_simplifier import cut_products, cut_sides, cutting
-from toast.costmodel.passes.bf16_narrowing import Carried, Rounded, widened_errors
+from toast.costmodel.passes.bf16_narrowing import LoopReads, Rounded, widened_errors
 from toast.costmodel.passes.fusion_chains import (
     NEVER,
     keep_updates,
@@ -240,11 +240,11 @@ def _narrow(
     rounding = np.isin(flow.role, (Role.FUSIBLE, Role.CONTRACTION)) | looked_up(program)
     narrow_values(flow, moving, rounding, written, single, readers, narrow)
     narrow &= rules.narrows_stored
-    carried = Carried(program, flow, moving, single, readers)
+    reads = LoopReads(program, flow, moving, single, readers)
     if rules.narrows_stacks:
-        narrow |= carried.narrow_stacks()
-        narrow |= carried.narrow_inputs(written & rounding[program.value_op])
-    rounded = carried.rounded_arguments() if rules.rounds_arguments else {}
+        narrow |= reads.narrow_stacks()
+        narrow |= reads.narrow_inputs(written & rounding[program.value_op])
+    rounded = reads.rounded_arguments() if rules.rounds_arguments else {}
     return narrow, rounded
 
 
