@@ -77,6 +77,7 @@ def test_the_end_of_a_job_is_shown_with_its_results(tab: Tabs, service: Server) 
     job = service.submit("slow 60", name="held.mlir")["id"]
     service.until_progress(job)
     page = opened(tab(), service, job)
+    until(page, "document.querySelector('#log li')")  # no request of its start is on the way
     held: list[Any] = []
 
     def hold(route: Any) -> None:
