@@ -124,7 +124,7 @@ def given_images(program: Program) -> dict[int, tuple[int, int]]:
 
 
 def is_given(program: Program, value: int) -> bool:
-    """Whether a value is an argument of the program, or one with more dimensions of 1."""
+    """Whether a value is an argument of the program, or has its elements in other dimensions."""
     elements = program.elements[value]
     while program.kind(program.makers[value]) in (BROADCAST, RESHAPE):
         value = program.sources[program.uses_of(program.makers[value])[0]]

@@ -8,9 +8,8 @@ from toast.analysis.program import Program
 from toast.costmodel.program.dataflow import Bools
 
 GATHER = "stablehlo.gather"
-TILED, BY_ROW, SUMMED, TURNED, LEFT, BLOCKED, WHOLE, GROUPED, INSTEAD, GIVEN, COPIED, UNCUT = range(
-    12
-)
+TILED, BY_ROW, SUMMED, TURNED, LEFT, BLOCKED = range(6)
+WHOLE, GROUPED, INSTEAD, GIVEN, COPIED, UNCUT = range(6, 12)
 """How a value lies in memory: as fills tiles best, row by row, as a table does that rows are added
 to; as that does only where it differs, or as fills tiles best only where that differs; only where
 it is an image in blocks of pixels; whole, however it is sharded; an image with its groups of
