@@ -385,6 +385,10 @@ class RematerializationRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpmdPartitionerRules:
-    """`packs`: a small fusion is launched beside each collective, in the mean."""
+    """`packs`: a small fusion is launched beside each collective, in the mean.
+
+    `gathers_complex`: partial sums of complex numbers are gathered, and each device adds them up.
+    """
 
     packs: bool
+    gathers_complex: bool

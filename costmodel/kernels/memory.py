@@ -24,7 +24,7 @@ from toast.costmodel.kernels.incremental import (
     sums_inside,
 )
 from toast.costmodel.kernels.journal import note
-from toast.costmodel.kernels.reshard import is_added, is_narrow, same
+from toast.costmodel.kernels.reshard import gathered_bytes, is_added, is_narrow, same
 from toast.costmodel.kernels.sum_order import AXIS_ORDER, SCATTERED
 from toast.costmodel.program.lookups import (
     BLOCKED,
@@ -280,7 +280,7 @@ def _add_sums(t: Tables, s: Scratch) -> None:
 
     But not over what was itself added in place. A result that would have been fused away is stored
     to be summed, until something is computed of it. What is summed behind a loop is not. What is
-    added to other partial sums first stays as it is until then.
+    added to other partial sums first stays as it is until then. What is gathered is there whole.
     """
     for k in range(len(t.sums.row)):
         if not s.sums.stale[k]:
@@ -289,7 +289,7 @@ def _add_sums(t: Tables, s: Scratch) -> None:
         left = s.tensors.local[t.partial_sums.defined[t.partial_sums.result_start[row]]]
         size, beside, summed = 0.0, 0.0, 0.0
         if s.partial_sums.reduced[row]:
-            size = whole if left < whole else 0.0
+            size = max(gathered_bytes(t, s, row, whole), whole if left < whole else 0.0)
             beside = whole if _is_beside(t, s, k, whole) else 0.0
             summed = 0.0 if t.sums.stored[k] or s.partial_sums.behind_loop[row] else left
         at, last, to = t.sums.first[k], t.sums.last[k], t.sums.until[k]

@@ -31,8 +31,10 @@ BYTES, ELEMENTS = int(Bound.BYTES), int(Bound.ELEMENTS)
 (
     INTO_SHARDS, UNWANTED, TWO_DIMENSIONS, ALL_DEVICES, BATCH, LOOKUP, SLICED, SHARDED_ALREADY,
     SEGMENTS, _, BEHIND_LOOP, REGATHERED, GATHERED, EXCHANGED, _, NEIGHBOURS, ADDED,
-    LEFT_OUT, _, TRADED, REMATERIALIZED, UNEVEN, FLATTENED,
+    LEFT_OUT, _, TRADED, REMATERIALIZED, UNEVEN, FLATTENED, COMPLEX,
 ) = map(int, CollectiveReason)  # fmt: skip
+PARTS_OF_COMPLEX = 2
+"""The real and the imaginary part, each in a collective of its own."""
 
 
 @inner
@@ -102,6 +104,8 @@ def _taken(
     why = INTO_SHARDS
     if not t.mesh.scattered:
         why = LEFT_OUT
+    elif row >= 0 and t.partial_sums.gathered[row]:
+        why = COMPLEX
     elif wanting > 1:
         why = TWO_DIMENSIONS
     elif scattered == t.mesh.summed_whole:
@@ -192,10 +196,11 @@ def reshard(
 ) -> float:
     """Seconds to bring `source` to the layout of `target`.
 
-    `reduced` are axes over which `source` holds partial sums, those of a `row` of the partials
-    (or -1); `width` is how wide its elements are when they travel, relative to how they are stored.
+    `reduced` are axes over which `source` holds partial sums, those of a `row` of the partials (or
+    -1); `width` is how wide its elements are when they travel, relative to how they are stored.
     Slicing is free; partial sums become a reduce-scatter where `_taken` says so and an all-reduce
-    elsewhere; axes that move between dimensions are an all-to-all, axes that vanish an all-gather.
+    elsewhere, and of complex numbers an all-gather; axes that move between dimensions are an all-
+    to-all, axes that vanish an all-gather.
     """
     size = s.tensors.local[source] * width
     if reduced == 0:
@@ -210,7 +215,11 @@ def reshard(
     sliced &= ~scattered
     if sliced & ~summed:
         size /= t.mesh.shards[sliced & ~summed]
-    if summed:
+    if summed and row >= 0 and t.partial_sums.gathered[row]:
+        whole = size * t.mesh.shards[summed]
+        half, times = whole / PARTS_OF_COMPLEX, weight * PARTS_OF_COMPLEX
+        seconds += collective(t, s, ALL_GATHER, summed, half, times, COMPLEX)
+    elif summed:
         times, why = weight, UNWANTED if scattered else why
         if _is_behind(t, s, source, target, reduced, row):
             times, size = (
@@ -325,12 +334,12 @@ def price_unfused_sums(t: Tables, s: Scratch) -> float:
     """Seconds to compute from sums over devices what a product would have made inside.
 
     A product writes its sums as it writes any result; a pass of its own reads what the collective
-    made of them, where no other does.
+    made of them, where no other does. What every device gathered it adds up.
     """
     for row in range(len(t.partial_sums.weight)):
         if not s.partial_sums.stale[row]:
             continue
-        s.partial_sums.unfused_seconds[row] = 0.0
+        s.partial_sums.unfused_seconds[row] = _adding_gathered(t, s, row)
         if s.partial_sums.reduced[row] and not s.partial_sums.behind_loop[row]:
             for k in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
                 weight, place = t.partial_sums.weight[row], k - t.partial_sums.result_start[row]
@@ -343,6 +352,29 @@ def price_unfused_sums(t: Tables, s: Scratch) -> float:
                 note(s.journal, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
                 s.partial_sums.unfused_seconds[row] += spent
     return total(s.partial_sums.unfused_seconds)
+
+
+@inner
+def _adding_gathered(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds to add up the partial sums of all devices that each of them has gathered."""
+    spent = 0.0
+    if t.partial_sums.gathered[row] and s.partial_sums.reduced[row]:
+        for k in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
+            weight, place = t.partial_sums.weight[row], k - t.partial_sums.result_start[row]
+            moved = gathered_bytes(t, s, row, s.tensors.local[t.partial_sums.computed[k]])
+            numbers = moved / max(t.tensors.itemsize[t.partial_sums.computed[k]], 1.0)
+            each = weight * numbers * PARTS_OF_COMPLEX * t.chip.each_reduced
+            note(s.journal, UNFUSED, row, place, ELEMENTS, 0, weight, weight * moved, each)
+            spent += each
+    return spent
+
+
+@inner
+def gathered_bytes(t: Tables, s: Scratch, row: int, size: float) -> float:
+    """Bytes of the partial sums of all devices, if each of them gathers those of a row."""
+    if not t.partial_sums.gathered[row] or not s.partial_sums.reduced[row]:
+        return 0.0
+    return float(size * t.mesh.shards[s.partial_sums.reduced[row]])
 
 
 @inner

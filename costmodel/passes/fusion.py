@@ -35,7 +35,7 @@ from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
 from toast.costmodel.passes.output_fusion import elementwise, join_products, made_by_products
 from toast.costmodel.passes.reduction_fusion import merge_reductions
-from toast.costmodel.passes.repeated_operands import repeated_operands
+from toast.costmodel.passes.repeated_operands import repeated_operands, split_operands
 from toast.costmodel.passes.scatter_expander import SCATTER, expand_scatters
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
@@ -162,7 +162,7 @@ def _needs(
         cheap=named(program, CHEAP | LAYOUT),
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
         reads_stored=_read_stored(program, flow, rules),
-        repeated=repeated_operands(program, sides) & rules.stores_repeated,
+        repeated=_stored_operands(program, rules, sides),
         lookup=looked_up(program) & rules.stores_looked_up,
         once=named(program, ERRORS) & rules.stores_narrow_erf,
         single=_single(program),
@@ -174,6 +174,12 @@ def _needs(
     while not fuse_values(graph, found := new_needs(program, room)):
         room *= 2
     return found
+
+
+def _stored_operands(program: Program, rules: FusionRules, sides: dict[int, Sides]) -> Bools:
+    """For each use whether a product reads what is stored for it."""
+    found = repeated_operands(program, sides) & rules.stores_repeated
+    return found | (split_operands(program, sides, slicing_shared(program)) & rules.stores_sliced)
 
 
 def _read_stored(program: Program, flow: Flow, rules: FusionRules) -> Bools:

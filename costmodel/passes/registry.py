@@ -181,7 +181,7 @@ PASSES: Mapping[str, Pass] = {
         Pass(
             name="spmd_partitioner",
             models="Small fusions beside a collective cut, pack and put in place what it moves.",
-            off={"packs": False},
+            off={"packs": False, "gathers_complex": False},
         ),
     )
 }

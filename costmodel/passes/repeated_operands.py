@@ -1,13 +1,15 @@
-"""Operands that a broadcast repeats, as keys and values that several heads share.
+"""Operands that a TPU stores for a product, though it computes what feeds others inside them.
 
-A TPU computes what feeds a product inside it, but stores what a broadcast made larger: the repeated
-heads of attention with grouped queries, in 16 bits. A product of one row is no product there, and
-computes that inside as anything else does.
+What a broadcast made larger, as keys and values that several heads share, in 16 bits. And what a
+batch of products reads of a part of something that is split, as queries, keys and values that one
+product makes. A product of one row is no product there, and computes that inside as anything else
+does.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -21,20 +23,33 @@ BROADCAST = "stablehlo.broadcast_in_dim"
 
 def repeated_operands(program: Program, sides: dict[int, Sides]) -> Bools:
     """For each use whether a product of several rows and columns reads what was repeated."""
+    ops = [op for op in program.ops_named(BROADCAST) if _repeats(program, op)]
+    return _read(program, {op: one for op, one in sides.items() if not _reduces(one)}, ops)
+
+
+def split_operands(program: Program, sides: dict[int, Sides], slices: Bools) -> Bools:
+    """For each use whether a batch of products reads what some `slices` cut."""
+    batches = {op: one for op, one in sides.items() if _has_batch(one) and not _reduces(one)}
+    return _read(program, batches, np.flatnonzero(slices).tolist())
+
+
+def _read(program: Program, products: Collection[int], makers: Iterable[int]) -> Bools:
+    """For each use whether one of some products reads what one of some ops makes, moved or not."""
     found = np.zeros(len(program.use_value), dtype=np.bool_)
     starts, uses = program.readers
-    pending = [
-        program.values_of(op)[0] for op in program.ops_named(BROADCAST) if _repeats(program, op)
-    ]
+    pending = [program.values_of(op)[0] for op in makers]
     while pending:
         value = pending.pop()
         for use in uses[starts[value] : starts[value + 1]].tolist():
             user = program.user(use)
-            if user in sides:
-                found[use] = not _reduces(sides[user])
-            elif program.kind(user) in LAYOUT and not _repeats(program, user):
+            found[use] |= user in products
+            if program.kind(user) in LAYOUT and not _repeats(program, user):
                 pending.append(program.values_of(user)[0])
     return found
+
+
+def _has_batch(sides: Sides) -> bool:
+    return any(side == BATCH and size > 1 for side, size in sides)
 
 
 def _repeats(program: Program, op: int) -> bool:

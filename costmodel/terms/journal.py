@@ -111,6 +111,8 @@ class CollectiveReason(IntEnum):
     """A matrix that cannot be cut into the equal pieces in which a TPU scatters."""
     FLATTENED = 22
     """The rows of a product or lookup take the axes that is a matrix but for dimensions of 1."""
+    COMPLEX = 23
+    """Complex numbers that every device gathers, and adds up by itself."""
 
 
 TABLE, ROW, PLACE, KIND, DETAIL, COUNT, SIZE, SECONDS, WHY, COMBINED = range(10)

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 Alike = tuple[tuple[int, int], ...]
 """Pairs of tensors."""
 
-OTHER, PRODUCT, LOOKUP, SEGMENTS = range(4)
+OTHER, PRODUCT, LOOKUP, SEGMENTS, COMPLEX = range(5)
 """What makes partial sums: a product, a gather whose indexed dimension is sharded, a scatter,
-others."""
+others, and of these what makes complex numbers that are gathered."""
 
 
 class PartialRow(NamedTuple):
@@ -79,16 +79,16 @@ class PartialSums(NamedTuple):
 
     By row: `weight`, the items that it sums over, from `item_start` on, and its results, from
     `result_start` on, each a tensor as `computed` and as `defined`; whether it is a `product`, a
-    `lookup` or a scatter (`segments`); the tensor that slices of the sum are `cut` of, or -1; the
-    row that it is `added_to` before it is summed, or -1, and that where the sum is scattered
-    (`scattered_with`); `passes` over what is made of the sums; dimensions of a `batch`; how often
-    the loop runs behind which it may be summed (`loop_trips`), how many bytes it adds up relative
-    to those that are made (`loop_share`), and the pairs of tensors from `alike_start` on whose
-    layouts are then alike (`alike_one`, `alike_other`); the loop in whose runs, or the kind of
-    moments at which it is `combined_in` one collective with others, or -1; the dimension of the
-    rows of a product or lookup that is `flattened` to a matrix, or -1. `combined` are the results
-    that are sent with others, with their `combined_loop`; `loop_runs` by loop, and then by kind of
-    moment. The first `loops` of these are loops.
+    `lookup` or a scatter (`segments`), or is `gathered`; the tensor that slices of the sum are
+    `cut` of, or -1; the row that it is `added_to` before it is summed, or -1, and that where the
+    sum is scattered (`scattered_with`); `passes` over what is made of the sums; dimensions of a
+    `batch`; how often the loop runs behind which it may be summed (`loop_trips`), how many bytes it
+    adds up relative to those that are made (`loop_share`), and the pairs of tensors from
+    `alike_start` on whose layouts are then alike (`alike_one`, `alike_other`); the loop in whose
+    runs, or the kind of moments at which it is `combined_in` one collective with others, or -1; the
+    dimension of the rows of a product or lookup that is `flattened` to a matrix, or -1. `combined`
+    are the results that are sent with others, with their `combined_loop`; `loop_runs` by loop, and
+    then by kind of moment. The first `loops` of these are loops.
     """
 
     weight: Floats
@@ -100,6 +100,7 @@ class PartialSums(NamedTuple):
     product: Ints
     lookup: Ints
     segments: Ints
+    gathered: Ints
     cut: Ints
     added_to: Ints
     scattered_with: Ints
@@ -180,14 +181,15 @@ def partial_sum_rows(listing: Listing) -> Partials:
     loops, loop = _behind(program, layouts, fusion)
     combined_in, loop_runs = combine_sums(program, fusion.profile.all_reduce_combiner)
     runs = loop_runs
+    makers = _makers(program, fusion)[ops]
     columns = _Columns(
         *_items(program, layouts, factors, owner, summing, ops),
         *_results(program, layouts, ops),
-        maker=_makers(program)[ops],
+        maker=makers,
         batch=_batches(program, fusion)[ops],
-        behind=loop[ops],
+        behind=np.where(makers == COMPLEX, 0, loop[ops]),
         cut=_cut(program, layouts, fusion)[ops],
-        combined_in=combined_in[ops],
+        combined_in=np.where(makers == COMPLEX, ALONE, combined_in[ops]),
         flattened=_flattened(program, fusion)[ops],
     )
     if fusion.profile.all_reduce_combiner.combines:
@@ -386,9 +388,14 @@ def _batches(program: Program, fusion: Fusion) -> Ints:
     return found
 
 
-def _makers(program: Program) -> Ints:
-    """What makes the sums of each op."""
-    return np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
+def _makers(program: Program, fusion: Fusion) -> Ints:
+    """What makes the sums of each op. Products of complex numbers are several of real ones."""
+    found = np.array([_maker(name) for name in program.names], dtype=np.int64)[program.op_name]
+    if fusion.profile.spmd_partitioner.gathers_complex:
+        wide = np.array([dtype.startswith("complex") for dtype in program.dtypes], dtype=np.bool_)
+        made = program.value_op[wide[program.value_type]]
+        found[made[(made >= 0) & (found[made] == OTHER)]] = COMPLEX
+    return found
 
 
 def _maker(kind: str) -> int:
@@ -414,6 +421,7 @@ def partial_sum_columns(partials: Partials, listing: Listing) -> PartialSums:
         product=ints([row.maker == PRODUCT for row in rows]),
         lookup=ints([row.maker == LOOKUP for row in rows]),
         segments=ints([row.maker == SEGMENTS for row in rows]),
+        gathered=ints([row.maker == COMPLEX for row in rows]),
         cut=ints([row.cut for row in rows]),
         combined_in=combined_in,
         flattened=ints([row.flattened for row in rows]),

@@ -173,6 +173,10 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
             "product" in one and "bf16" in one for one in launches("narrowed behind a product")(d)
         ),
     ),
+    "spmd_partitioner.gathers_complex": (
+        ALL,
+        lambda d: set(golden("complex_sums", "a sum", d)) == {"all_gather"},
+    ),
     "multi_output_fusion.merges": (
         ALL,
         lambda d: golden("multi_output_fusion", "moments of Adam and its update", d) == [3],

@@ -72,6 +72,7 @@ _REASON: dict[CollectiveReason, SentFor] = {
     CollectiveReason.REMATERIALIZED: "rematerialized",
     CollectiveReason.UNEVEN: "uneven",
     CollectiveReason.FLATTENED: "flattened",
+    CollectiveReason.COMPLEX: "complex",
 }
 _Sent = tuple[
     str, tuple[str, ...], Why, str, str, str, Direction, str, SentFor, bool, tuple[int, ...]

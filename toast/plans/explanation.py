@@ -39,6 +39,7 @@ SentFor = Literal[
     "rematerialized",
     "uneven",
     "flattened",
+    "complex",
 ]
 Reason = Literal[
     "argument",

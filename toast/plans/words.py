@@ -38,6 +38,7 @@ _REASONS: dict[SentFor, str] = {
     "rematerialized": "resharding, whole: no shorter way",
     "uneven": "partial sum, whole: no equal pieces",
     "flattened": "partial sum, whole: dimensions of 1",
+    "complex": "partial sum, gathered: of complex numbers",
 }
 """Words for reasons that say more than `why`."""
 
