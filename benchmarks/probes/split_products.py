@@ -1,7 +1,8 @@
-"""Products that are split: which parts are stored for those who read them."""
+"""Products that are split, spread or turned: what is stored between them by passes of its own."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,9 @@ from benchmarks.probes.probe import Case, Compiled, Probe, cycles
 from benchmarks.probes.programs import lowered
 
 BATCH, ROWS, WIDTH, HEADS = 4, 1024, 1024, 16
-GIVEN, SQUARE = (BATCH, ROWS, WIDTH), (WIDTH, WIDTH)
+GIVEN, SQUARE, TALL = (BATCH, ROWS, WIDTH), (WIDTH, WIDTH), (2 * WIDTH, WIDTH)
+FEW = math.isqrt(ROWS)
+ELEMENTS = BATCH * ROWS * WIDTH
 
 
 def _heads(x: Any) -> Any:
@@ -53,14 +56,34 @@ def gated(x: Any, w: Any, v: Any) -> Any:
     return (one * jax.nn.sigmoid(two)) @ v
 
 
+def pairs(x: Any, w: Any) -> Any:
+    """What a product makes of each pair of rows of an example."""
+    many = (*x.shape[:2], *x.shape[1:])
+    left, right = (jnp.broadcast_to(one, many) for one in (x[:, :, None], x[:, None]))
+    return jax.nn.relu(jnp.concatenate([left, right], axis=-1) @ w).sum((1, 2))
+
+
+def beside_all(x: Any, g: Any, w: Any) -> Any:
+    """What a product makes of each row beside what all rows of an example have in common."""
+    return jnp.concatenate([jnp.broadcast_to(g, x.shape), x], axis=-1) @ w
+
+
+def turned(x: Any, w: Any, angles: Any) -> Any:
+    """What a product makes, its halves turned by angles, as rotary positions are."""
+    made = x @ w
+    one, two = jnp.split(made, 2, axis=-1)
+    return made * jnp.cos(angles) + jnp.concatenate([-two, one], axis=-1) * jnp.sin(angles)
+
+
 def figures(compiled: Compiled) -> dict[str, float]:
-    """Parts that are stored by launches that multiply and reduce nothing, and all cycles."""
-    parts = sum(
-        len(one.shapes)
+    """Matrices that are stored by launches that multiply and reduce nothing, and all cycles."""
+    passes = sum(
+        math.prod(shape.dims) >= ELEMENTS
         for one, opcodes in launched(compiled)
-        if "slice" in opcodes and "reduce" not in opcodes and not is_product(one, opcodes)
+        if not {"reduce", "copy"} & {*opcodes} and not is_product(one, opcodes)
+        for shape in one.shapes
     )
-    return {"parts": parts, "cycles": cycles(compiled)}
+    return {"passes": passes, "cycles": cycles(compiled)}
 
 
 CASES = {
@@ -69,11 +92,14 @@ CASES = {
     "states": partial(lowered, states, GIVEN, (WIDTH, 2 * WIDTH)),
     "products without a batch": partial(lowered, alone, GIVEN, (WIDTH, 2 * WIDTH), SQUARE, SQUARE),
     "gated": partial(lowered, gated, GIVEN, (WIDTH, 2 * WIDTH), SQUARE),
+    "pairs": partial(lowered, pairs, (BATCH, FEW, WIDTH), TALL),
+    "beside what all have": partial(lowered, beside_all, GIVEN, (BATCH, 1, WIDTH), TALL),
+    "turned": partial(lowered, turned, GIVEN, SQUARE, (ROWS, WIDTH)),
 }
 
 PROBE = Probe(
     name="split_products",
-    figures="parts that are stored by launches that multiply and reduce nothing; all cycles",
+    figures="matrices that are stored by launches that multiply and reduce nothing; all cycles",
     targets=("tpu-v5e:2x4", "tpu-v5p:2x2x2", "tpu-v3:2x2"),
     cases={name: Case.of(module, figures) for name, module in CASES.items()},
 )

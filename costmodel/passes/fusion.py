@@ -35,7 +35,12 @@ from toast.costmodel.passes.fusion_kernel import Bools, FusionGraph, Needs, fuse
 from toast.costmodel.passes.multi_output_fusion import Merged, Merging, Roots, merge
 from toast.costmodel.passes.output_fusion import elementwise, join_products, made_by_products
 from toast.costmodel.passes.reduction_fusion import merge_reductions
-from toast.costmodel.passes.repeated_operands import repeated_operands, split_operands
+from toast.costmodel.passes.repeated_operands import (
+    JOIN,
+    joined_parts,
+    repeated_operands,
+    split_operands,
+)
 from toast.costmodel.passes.scatter_expander import SCATTER, expand_scatters
 from toast.costmodel.program.contractions import BATCH, Sides, product_sides
 from toast.costmodel.program.dataflow import Flow, flow_of, named
@@ -98,13 +103,15 @@ def fuse(program: Program, profile: CompilerProfile) -> Fusion:
         flow = flow._replace(role=np.where(moved_in_tiles(program), int(Role.OPAQUE), flow.role))
     sides = product_sides(program)
     cut = cut_products(program, flow, sides, profile.algebraic_simplifier)
-    needs = _needs(program, flow, profile.fusion, cutting(program, cut), sides)
+    stored = _stored_operands(program, profile.fusion, sides)
+    needs = _needs(program, flow, profile.fusion, cutting(program, cut), stored)
     roots = _roots(needs)
     launched = merge_roots(flow, roots, profile.multi_output_fusion)
     if profile.fusion.fuses_into_update:
         launched = join_products(program, flow, roots, launched)
     launched = merge_reductions(program, flow, launched, needs.once, profile.reduction_fusion)
-    narrow, rounded = _narrow(program, flow, profile.bf16_narrowing, needs.written)
+    parts = joined_parts(program, stored)
+    narrow, rounded = _narrow(program, flow, profile.bf16_narrowing, needs.written, parts)
     wide = np.zeros_like(narrow)
     if profile.bf16_narrowing.widens_errors:
         wide = widened_errors(program, flow, needs.written)
@@ -153,7 +160,7 @@ def chain_ends(program: Program, flow: Flow, rules: FusionRules, cutting: Bools)
 
 
 def _needs(
-    program: Program, flow: Flow, rules: FusionRules, cutting: Bools, sides: dict[int, Sides]
+    program: Program, flow: Flow, rules: FusionRules, cutting: Bools, repeated: Bools
 ) -> Needs:
     """Which values are written, and what computing the others needs."""
     graph = FusionGraph(
@@ -162,7 +169,7 @@ def _needs(
         cheap=named(program, CHEAP | LAYOUT),
         matrix=named(program, frozenset({"stablehlo.dot_general"})),
         reads_stored=_read_stored(program, flow, rules),
-        repeated=_stored_operands(program, rules, sides),
+        repeated=repeated,
         lookup=looked_up(program) & rules.stores_looked_up,
         once=named(program, ERRORS) & rules.stores_narrow_erf,
         single=_single(program),
@@ -231,12 +238,12 @@ def _single(program: Program) -> Bools:
 
 
 def _narrow(
-    program: Program, flow: Flow, rules: Bf16NarrowingRules, written: Bools
+    program: Program, flow: Flow, rules: Bf16NarrowingRules, written: Bools, parts: Bools
 ) -> tuple[Bools, Rounded]:
     """What only products and the reductions beside it read, a TPU rounds as it stores it.
 
     Its matrix unit would round it otherwise. So it does with stacks for products, and besides with
-    those that are arguments.
+    those that are arguments. So too with `parts` that only a product joins.
     """
     narrow, readers = np.zeros_like(written), np.zeros(program.values, dtype=np.int64)
     if not (rules.narrows_stored or rules.narrows_stacks or rules.rounds_arguments):
@@ -245,6 +252,10 @@ def _narrow(
     moving = flow.layout | named(program, PADS | SELECT)
     rounding = np.isin(flow.role, (Role.FUSIBLE, Role.CONTRACTION)) | looked_up(program)
     narrow_values(flow, moving, rounding, written, single, readers, narrow)
+    if parts.any():
+        joined, joins = np.zeros_like(narrow), moving | named(program, frozenset({JOIN}))
+        narrow_values(flow, joins, rounding, written, single, np.zeros_like(readers), joined)
+        narrow |= joined & parts
     narrow &= rules.narrows_stored
     reads = LoopReads(program, flow, moving, single, readers)
     if rules.narrows_stacks:

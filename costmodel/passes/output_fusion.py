@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from toast.analysis.program import Ints, Program
-from toast.costmodel.program.dataflow import Bools, Flow
+from toast.costmodel.program.dataflow import Bools, Flow, named
 from toast.costmodel.program.launches import LaunchedFusions
 from toast.costmodel.program.op_traits import Role
+
+CUTTING = frozenset({"stablehlo.slice", "stablehlo.pad"})
 
 
 def made_by_products(program: Program, roots: LaunchedFusions) -> Bools:
@@ -35,6 +37,7 @@ def join_products(
     loops = elementwise(flow, launched) & (np.diff(launched.dot_start) == 0)
     joins = loops[row] & _alone(program, launched, returned)[read] & (home[made] >= 0)
     joins &= made_by_products(program, roots)[made] & single[home[made]]
+    joins &= ~_cut(program)[read]
     row, read, made = row[joins], read[joins], made[joins]
     root = program.op_values[launched.first_op[row]]
     alike = flow.elements[read] == flow.elements[root]
@@ -77,6 +80,13 @@ def elementwise(flow: Flow, launched: LaunchedFusions) -> Bools:
     """Of each fusion whether all of its ops are elementwise."""
     found = np.ones(len(launched), dtype=np.bool_)
     found[launched.rows(launched.op_start)[flow.role[launched.ops] != Role.FUSIBLE]] = False
+    return found
+
+
+def _cut(program: Program) -> Bools:
+    """For each value whether it is sliced, or padded between its elements or around them."""
+    found = np.zeros(program.values, dtype=np.bool_)
+    found[program.use_value[named(program, CUTTING)[program.use_op]]] = True
     return found
 
 

@@ -9,7 +9,7 @@ does.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from toast.costmodel.program.dataflow import Bools
 from toast.costmodel.program.op_traits import LAYOUT
 
 BROADCAST = "stablehlo.broadcast_in_dim"
+JOIN = "stablehlo.concatenate"
 
 
 def repeated_operands(program: Program, sides: dict[int, Sides]) -> Bools:
@@ -33,19 +34,41 @@ def split_operands(program: Program, sides: dict[int, Sides], slices: Bools) -> 
     return _read(program, batches, np.flatnonzero(slices).tolist())
 
 
+def joined_parts(program: Program, stored: Bools) -> Bools:
+    """For each value whether it is stored for a product that joins it with others."""
+    found = np.zeros(program.values, dtype=np.bool_)
+    joins = np.isin(program.use_op, program.ops_named(JOIN))
+    found[program.use_value[stored & joins]] = True
+    return found
+
+
 def _read(program: Program, products: Collection[int], makers: Iterable[int]) -> Bools:
-    """For each use whether one of some products reads what one of some ops makes, moved or not."""
+    """For each use whether one of some products reads what one of some ops makes, moved or not.
+
+    Of what is joined with others for a product each part is stored, and joined inside it.
+    """
     found = np.zeros(len(program.use_value), dtype=np.bool_)
+    for use in _moved_to(program, [program.values_of(op)[0] for op in makers]):
+        user = program.user(use)
+        if program.kind(user) == JOIN:
+            joined = _moved_to(program, [program.values_of(user)[0]])
+            found[use] = any(program.user(one) in products for one in joined)
+        else:
+            found[use] = user in products
+    return found
+
+
+def _moved_to(program: Program, values: Iterable[int]) -> Iterator[int]:
+    """The uses that values come to, through ops that only move what they read."""
     starts, uses = program.readers
-    pending = [program.values_of(op)[0] for op in makers]
+    pending = list(values)
     while pending:
         value = pending.pop()
         for use in uses[starts[value] : starts[value + 1]].tolist():
+            yield use
             user = program.user(use)
-            found[use] |= user in products
             if program.kind(user) in LAYOUT and not _repeats(program, user):
                 pending.append(program.values_of(user)[0])
-    return found
 
 
 def _has_batch(sides: Sides) -> bool:
