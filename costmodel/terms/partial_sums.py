@@ -187,7 +187,7 @@ def partial_sum_rows(listing: Listing) -> Partials:
         *_results(program, layouts, ops),
         maker=makers,
         batch=_batches(program, fusion)[ops],
-        behind=np.where(makers == COMPLEX, 0, loop[ops]),
+        behind=np.where(makers == COMPLEX, loops.index((HERE, ())), loop[ops]),
         cut=_cut(program, layouts, fusion)[ops],
         combined_in=np.where(makers == COMPLEX, ALONE, combined_in[ops]),
         flattened=_flattened(program, fusion)[ops],
