@@ -18,7 +18,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "reducing_cost": 0.0,
         "narrowing_cost": 1.0,
         "stores_repeated": False,
-        "stores_sliced": False,
         "packs_comparisons": False,
     },
     "reduction_fusion": {"joins_passes": False},
@@ -42,7 +41,6 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "table_bytes": 0.0,
     },
     "rematerialization": {"least_bytes": 0},
-    "spmd_partitioner": {"gathers_complex": False},
 }
 """By pass the constants that have a value at which they say nothing, and that value.
 
