@@ -13,7 +13,7 @@ from toast.costmodel.program.dataflow import Bools, Flow, named
 from toast.costmodel.program.launches import LaunchedFusions
 from toast.costmodel.program.op_traits import Role
 
-CUTTING = frozenset({"stablehlo.slice", "stablehlo.pad"})
+TAKING_PARTS = frozenset({"stablehlo.slice", "stablehlo.pad"})
 
 
 def made_by_products(program: Program, roots: LaunchedFusions) -> Bools:
@@ -86,7 +86,7 @@ def elementwise(flow: Flow, launched: LaunchedFusions) -> Bools:
 def _cut(program: Program) -> Bools:
     """For each value whether it is sliced, or padded between its elements or around them."""
     found = np.zeros(program.values, dtype=np.bool_)
-    found[program.use_value[named(program, CUTTING)[program.use_op]]] = True
+    found[program.use_value[named(program, TAKING_PARTS)[program.use_op]]] = True
     return found
 
 
