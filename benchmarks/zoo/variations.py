@@ -31,6 +31,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "lays_matrices": False,
         "turns_tables": False,
         "turns_added": False,
+        "copies_parts": False,
         "most_padding": NEVER,
     },
     "multi_output_fusion": {"merges_readers": False},

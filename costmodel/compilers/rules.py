@@ -287,7 +287,8 @@ class LayoutAssignmentRules:
     Groups of several channels that are convolved lie apart (`parts_groups`). What is multiplied in
     batches lies matrix by matrix (`lays_matrices`). What is looked up or added up lies row by row,
     and tables are copied for that (`turns_tables`), unless more than half of that is padding, and
-    more than `most_padding` bytes; so is what is added up (`turns_added`).
+    more than `most_padding` bytes; so is what is added up (`turns_added`). Parts of dimensions
+    that are transposed, and then lie otherwise, are copied (`copies_parts`).
     """
 
     copies_arguments: bool
@@ -302,6 +303,7 @@ class LayoutAssignmentRules:
     lays_matrices: bool
     turns_tables: bool
     turns_added: bool
+    copies_parts: bool
     most_padding: float
 
 

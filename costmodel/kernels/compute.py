@@ -60,6 +60,19 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
 
 
 @inner
+def _parting(t: Tables, s: Scratch, row: int) -> float:
+    """Seconds to copy what has 16 bits and lies in other parts of its dimensions.
+
+    An element takes what it does in a copy of 32 bits, and in a pass that reads it.
+    """
+    spent = 0.0
+    for k in range(t.fusions.parted_start[row], t.fusions.parted_start[row + 1]):
+        elements = _elements(t, s, t.fusions.parted[k]) * t.fusions.parted_times[k]
+        spent += elements * (1.0 / t.chip.element_rate + t.chip.each_element) + t.chip.overhead
+    return spent
+
+
+@inner
 def _rounding(t: Tables, s: Scratch, row: int) -> float:
     """Seconds to round arguments before a loop, by ops that run by themselves."""
     spent = 0.0
@@ -364,7 +377,7 @@ def price_fusions(t: Tables, s: Scratch) -> float:
         weight = t.fusions.weight[row]
         seconds += _copying(t, s, row) + _rounding(t, s, row) + _turning(t, s, row)
         seconds += _arranging(t, s, row) + _placing(t, s, row) + _transforming(t, s, row)
-        seconds += _unpacking(t, s, row) + _norms(t, s, row)
+        seconds += _unpacking(t, s, row) + _norms(t, s, row) + _parting(t, s, row)
         starts = t.chip.product_overhead if multiplies and moved == 0.0 else t.chip.overhead
         spent = weight * (seconds + starts)
         note(s.journal, ROOT, row, 0, bound, 0, weight, weight * moved, spent)

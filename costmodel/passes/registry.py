@@ -146,6 +146,7 @@ PASSES: Mapping[str, Pass] = {
                 "lays_matrices": False,
                 "turns_tables": False,
                 "turns_added": False,
+                "copies_parts": False,
             },
         ),
         Pass(

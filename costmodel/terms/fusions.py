@@ -31,6 +31,7 @@ from toast.costmodel.passes.row_layouts import RowLayouts
 from toast.costmodel.passes.scatter_expander import INDICES, POOLING, launches_each
 from toast.costmodel.passes.scatter_fusion import NOT_ADDED, sum_tensors
 from toast.costmodel.passes.space_to_batch import given_images
+from toast.costmodel.passes.transposed_parts import parted_values
 from toast.costmodel.program.arrays import flags, flat, floats, ints, spans, starts
 from toast.costmodel.program.buffers import loop_copies
 from toast.costmodel.program.contractions import AS_GIVEN, AS_STORED, ROUNDED, WIDE, Sides
@@ -77,6 +78,8 @@ class Dot(NamedTuple):
 
 Placed = tuple[int, float]
 """A tensor of indices, and the launches for each of its elements."""
+Parted = tuple[int, int]
+"""A tensor whose parts are copied, and how often the tiles of the copy could hold them."""
 Transformed = tuple[int, int]
 """A tensor of a Fourier transform, and the steps that it takes."""
 
@@ -120,6 +123,7 @@ class LaunchedRow(NamedTuple):
     unpacked: tuple[int, ...] = ()
     summed: tuple[int, ...] = ()
     rounded: tuple[int, ...] = ()
+    parted: tuple[Parted, ...] = ()
     by_row: int = NO_ROWS
     updating: bool = False
     pooling: bool = False
@@ -185,6 +189,9 @@ class Fusions(NamedTuple):
     summed: Ints
     rounded_start: Ints
     rounded: Ints
+    parted_start: Ints
+    parted: Ints
+    parted_times: Floats
     by_row: Ints
     updating: Ints
     pooling: Ints
@@ -222,6 +229,7 @@ def fusion_rows(listing: Listing) -> WeightedRows[LaunchedRow]:
         listing.within,
         unpacked_values(program, fusion),
         sums_apart(program, fusion),
+        parted_values(program, fusion),
         again,
         listing.device.tile[1],
     )
@@ -308,6 +316,7 @@ class RowMaker:
     within: Ints
     unpacked: dict[int, list[int]]
     summed: dict[int, list[int]]
+    parted: dict[int, list[tuple[int, int]]]
     again: Bools
     tile: int
 
@@ -378,6 +387,7 @@ class RowMaker:
             self._sets(self.in_rows.tables),
             self._sets(self.unpacked),
             self._sets(self.summed),
+            self._parted(),
             self._added(),
             self._updating.astype(np.int64),
         ]
@@ -388,6 +398,18 @@ class RowMaker:
         for number, use in self.in_rows.added.items():
             found[number] = self.layouts.use_tensor[use]
         return found
+
+    def _parted(self) -> Ints:
+        """A number for each fusion by the tensors whose parts it copies."""
+        found = np.full(len(self.fusion.launched), -1)
+        known: dict[tuple[Parted, ...], int] = {}
+        for number in self.parted:
+            found[number] = known.setdefault(self._copied_parts(number), len(known))
+        return found
+
+    def _copied_parts(self, number: int) -> tuple[Parted, ...]:
+        tensor, some = self.layouts.value_tensor, self.parted.get(number, ())
+        return tuple(sorted((int(tensor[value]), times) for value, times in some))
 
     def _sets(self, values: dict[int, list[int]]) -> Ints:
         """A number for each fusion by the tensors of some values that are kept by its number."""
@@ -481,6 +503,7 @@ class RowMaker:
             turned=_tensors(layouts, self.in_rows.turned.get(number, ())),
             unpacked=_tensors(layouts, self.unpacked.get(number, ())),
             summed=_tensors(layouts, self.summed.get(number, ())),
+            parted=self._copied_parts(number),
             by_row=int(self.in_rows.moving[number]),
             updating=bool(self._updating[number]),
             pooling=any(program.kind(op) == POOLING for op in one.ops),
@@ -671,6 +694,9 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         summed=flat([row.summed for row in rows]),
         rounded_start=starts([row.rounded for row in rows]),
         rounded=flat([row.rounded for row in rows]),
+        parted_start=starts([row.parted for row in rows]),
+        parted=ints([tensor for row in rows for tensor, _ in row.parted]),
+        parted_times=floats([times for row in rows for _, times in row.parted]),
         by_row=ints([row.by_row for row in rows]),
         updating=ints([row.updating for row in rows]),
         pooling=ints([row.pooling for row in rows]),
@@ -723,6 +749,7 @@ def fusion_dependencies(fusions: Fusions, owners: OwningUnits) -> Pairs:
         (rows_of(fusions.unpacked_start), owners.tensor[fusions.unpacked]),
         (rows_of(fusions.summed_start), owners.tensor[fusions.summed]),
         (rows_of(fusions.rounded_start), owners.tensor[fusions.rounded]),
+        (rows_of(fusions.parted_start), owners.tensor[fusions.parted]),
         (rows_of(fusions.placed_start), owners.tensor[fusions.placed]),
         (rows_of(fusions.transformed_start), owners.tensor[fusions.transformed]),
         (dots, fusions.dot_unit),

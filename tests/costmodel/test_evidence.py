@@ -193,6 +193,10 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         TPUS,
         lambda d: golden("tables", "64 of a million", d)["copies"] == 1,
     ),
+    "layout_assignment.copies_parts": (
+        TPUS,
+        lambda d: golden("transposed_parts", "windows of 8 x 8", d)["cycles"] > 0.0,
+    ),
     "reduction_fusion.joins_passes": (
         TPUS,
         lambda d: (
