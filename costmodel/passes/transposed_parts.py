@@ -3,8 +3,8 @@
 A product can make its dimensions in any order, and the next can take them so. But where a program
 splits a dimension, moves its parts apart and joins them with others, as windows of images are cut,
 the parts that lie one behind another before are not those that do afterwards. What has 16 bits is
-then copied tile by tile; of 32 bits a copy takes hardly longer than nothing. The rows of its tiles
-are those of the last part of the largest dimension, and few of them leave tiles empty.
+then copied tile by tile; of 32 bits whole tiles move where a batch fills their rows, and take no
+time. The rows of a tile are of the last part of the largest dimension; few leave tiles empty.
 """
 
 from __future__ import annotations

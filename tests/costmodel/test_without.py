@@ -235,6 +235,7 @@ def test_every_file_of_the_passes_belongs_to_one() -> None:
         "grouped_images",
         "matrix_layouts",
         "row_layouts",
+        "transposed_parts",
         "window_layouts",
     }
 

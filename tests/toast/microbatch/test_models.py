@@ -12,7 +12,7 @@ from toast.analysis.forms import decode
 from toast.microbatch.blocked import Blocked
 from toast.microbatch.time_axis import TimeAxis
 
-FEW = [("t2b", "tiny", True), ("gpt", "tiny", False), ("gpt", "tiny", True)]
+FEW = [("t2b", "tiny", True), ("gpt", "tiny", False)]
 BLOCKED = {
     "gat": "each node attends to all",
     "gns": "nodes add up what comes over edges",

@@ -13,7 +13,10 @@ from toast.request.settings import make_request
 from toast.verify.verification import verify
 
 
-@pytest.mark.parametrize("mesh", ["data=2@dcn,model=4", "model=4,data=2@dcn"])
+@pytest.mark.parametrize(
+    "mesh",
+    ["data=2@dcn,model=4", pytest.param("model=4,data=2@dcn", marks=pytest.mark.nightly)],
+)
 def test_a_plan_over_slices_agrees_with_the_step(mesh: str, tmp_path: Path) -> None:
     module = module_of(("gpt", "tiny", True))
     request = make_request(
