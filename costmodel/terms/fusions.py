@@ -108,8 +108,9 @@ class LaunchedRow(NamedTuple):
     loop places windows, `transformed` what Fourier transforms take or make. `by_row` says how all
     that it moves lies (see `lookups`); `turned` are copied into rows or out of them; of `unpacked`
     the comparisons of error functions are unpacked; of images that are `summed` each pass reads one
-    again, if it lies in blocks; `rounded` arguments are so before a loop. `updating`: it is an
-    update that a product runs inside; `pooling`: it pools windows.
+    again, if it lies in blocks; `rounded` arguments are so before a loop; of `parted` tensors the
+    parts are copied. `updating`: it is an update that a product runs inside; `pooling`: it pools
+    windows.
     """
 
     written: tuple[Moved, ...] = ()
@@ -136,8 +137,9 @@ class Fusions(NamedTuple):
     `whole` in memory, or made `within` a sum of rows (-1: of none), how it `lies` there and what is
     `beside` it (see `Moved`); `copied` tensors; those that `placed` windows with `placed_launches`
     for each element; tensors that are `transformed` in so many `transform_steps`; how all that it
-    moves lies (`by_row`), `turned` tensors, `unpacked`, `summed` and `rounded` ones; whether it is
-    an update that a product runs inside (`updating`), or pools (`pooling`); its contractions, from
+    moves lies (`by_row`), `turned` tensors, `unpacked`, `summed` and `rounded` ones; `parted`
+    ones with how often the tiles of a copy could hold them (`parted_times`); whether it is an
+    update that a product runs inside (`updating`), or pools (`pooling`); its contractions, from
     `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
     read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), its seconds on one device and
