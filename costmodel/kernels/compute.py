@@ -63,7 +63,7 @@ def _copying(t: Tables, s: Scratch, row: int) -> float:
 def _parting(t: Tables, s: Scratch, row: int) -> float:
     """Seconds to copy what has 16 bits and lies in other parts of its dimensions.
 
-    An element takes what it does in a copy of 32 bits, and in a pass that reads it.
+    Each element takes the time of a copy in 32 bits, and that of a pass that reads it.
     """
     spent = 0.0
     for k in range(t.fusions.parted_start[row], t.fusions.parted_start[row + 1]):

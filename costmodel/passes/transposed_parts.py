@@ -19,6 +19,7 @@ import numpy as np
 from toast.analysis.program import ARGUMENT, Ints, Program
 from toast.analysis.types import itemsize
 from toast.costmodel.passes.fusion import Fusion
+from toast.costmodel.passes.row_layouts import TILE_ROWS
 from toast.costmodel.program.contractions import NARROW
 from toast.costmodel.program.op_traits import Role
 
@@ -26,7 +27,7 @@ TRANSPOSE, RESHAPE, BROADCAST = (
     f"stablehlo.{name}" for name in ("transpose", "reshape", "broadcast_in_dim")
 )
 MOVES = (TRANSPOSE, RESHAPE, BROADCAST)
-TILE_ROWS = 8
+"""A broadcast to as many elements adds dimensions of one, as a reshape does."""
 LONGEST = 32
 """Ops of a chain that are looked through."""
 
@@ -35,8 +36,6 @@ Part = tuple[int, ...]
 Parts = list[tuple[Part, int]]
 """The parts of a dimension with their sizes, the outermost first; those of one element are left
 out."""
-
-
 Splits = dict[Part, Parts]
 
 
@@ -125,7 +124,7 @@ def _pairs(dims: Iterable[Parts]) -> list[tuple[Part, Part]]:
 def _chain(program: Program, fusion: Fusion, op: int, through: bool) -> Chain | None:
     """What a transpose is part of, from what is stored on, or `through` that.
 
-    None if another transpose is behind it, or if it splits no dimension into parts.
+    None if another transpose is behind it, or where sizes of a reshape do not divide each other.
     """
     ops, value = [op], program.sources[program.uses_of(op)[0]]
     while len(ops) < LONGEST and (through or not fusion.written[value]):
@@ -177,7 +176,10 @@ def _order(program: Program, op: int) -> list[int]:
 
 
 def _passed(program: Program, fusion: Fusion, op: int) -> int:
-    """The value of which an elementwise op makes one of as many elements; -1 for another op."""
+    """The value of which an elementwise op makes one of as many elements; -1 for another op.
+
+    It is the first that is neither constant nor spread.
+    """
     made, moves = program.values_of(op), program.kind(op) in MOVES
     if fusion.flow.role[op] != Role.FUSIBLE or len(made) != 1:
         return -1
