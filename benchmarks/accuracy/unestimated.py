@@ -1,4 +1,4 @@
-"""What a compiler's estimate of a step lacks: lookups of rows, sums of rows, and sorts.
+"""What a compiler's estimate of a step lacks: lookups and sums of rows, sorts, slopes of maxima.
 
 libtpu gives these no cycles, so what is priced for them has nothing to be compared with. It does
 estimate those that it makes loops of.
@@ -16,7 +16,7 @@ from toast.costmodel.program.lookups import looked_up
 from toast.costmodel.resolved import ResolvedPlan
 from toast.costmodel.terms.fusions import FUSIONS
 
-SORTS = frozenset({"stablehlo.sort"})
+LEFT_OUT = frozenset({"stablehlo.sort", "stablehlo.select_and_scatter"})
 
 
 def unestimated_seconds(resolved: ResolvedPlan) -> float:
@@ -34,7 +34,7 @@ def unestimated_seconds(resolved: ResolvedPlan) -> float:
 def _lacking(evaluator: Evaluator) -> Bools:
     """For each op whether the compiler gives it no cycles."""
     program, fusion = evaluator.listing.program, evaluator.fusion
-    found: Bools = looked_up(program) | adds_rows(program, fusion) | named(program, SORTS)
+    found: Bools = looked_up(program) | adds_rows(program, fusion) | named(program, LEFT_OUT)
     for op in np.flatnonzero(found).tolist():
         found[op] = launches_each(program, op, fusion.profile.scatter_expander) == 0.0
     return found

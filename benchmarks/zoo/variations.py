@@ -18,6 +18,7 @@ NEUTRAL: Mapping[str, Mapping[str, float]] = {
         "reducing_cost": 0.0,
         "narrowing_cost": 1.0,
         "stores_repeated": False,
+        "walks_broadcasts": False,
         "packs_comparisons": False,
     },
     "reduction_fusion": {"joins_passes": False},

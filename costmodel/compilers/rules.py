@@ -36,6 +36,9 @@ class FusionRules:
 
     `launches_scalars`: what reads and makes nothing but scalars takes the time of a launch.
 
+    `walks_broadcasts`: what repeats an array in memory goes tile by tile: beside its pass it takes
+    the time that `element_rate` gives each element.
+
     `operand_cost` is how much longer it takes to read what feeds a product than to stream it. Over
     the time that `element_rate` of the chip gives an element, `element_cost` is what one takes that
     a fusion without a product reads or writes, `reducing_cost` one that it reads, and reduces or
@@ -60,6 +63,7 @@ class FusionRules:
     stores_repeated: bool
     packs_comparisons: bool
     launches_scalars: bool
+    walks_broadcasts: bool
     operand_cost: float
     element_cost: float
     reducing_cost: float

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from toast.analysis.jit import inner
 from toast.costmodel.kernels.axis_order import duration, remember, remember_taken
 from toast.costmodel.kernels.combiner import SCATTERED, WHOLE, remember_sum
-from toast.costmodel.kernels.incremental import axes_on, total
+from toast.costmodel.kernels.incremental import axes_on, streamed, total
 from toast.costmodel.kernels.journal import mark, note, note_collective
 from toast.costmodel.kernels.pieces import has_pieces
 from toast.costmodel.kernels.sum_order import added_to, constrain
@@ -334,7 +334,8 @@ def price_unfused_sums(t: Tables, s: Scratch) -> float:
     """Seconds to compute from sums over devices what a product would have made inside.
 
     A product writes its sums as it writes any result; a pass of its own reads what the collective
-    made of them, where no other does. What every device gathered it adds up.
+    made of them, where no other does: it takes the time of any pass over what it moves, and a
+    launch. What every device gathered it adds up.
     """
     for row in range(len(t.partial_sums.weight)):
         if not s.partial_sums.stale[row]:
@@ -342,14 +343,17 @@ def price_unfused_sums(t: Tables, s: Scratch) -> float:
         s.partial_sums.unfused_seconds[row] = _adding_gathered(t, s, row)
         if s.partial_sums.reduced[row] and not s.partial_sums.behind_loop[row]:
             for k in range(t.partial_sums.result_start[row], t.partial_sums.result_start[row + 1]):
-                weight, place = t.partial_sums.weight[row], k - t.partial_sums.result_start[row]
-                moved = (
-                    weight * t.partial_sums.passes[row] * s.tensors.local[t.partial_sums.defined[k]]
-                )
-                if moved == 0.0:
+                made, passes = t.partial_sums.defined[k], t.partial_sums.passes[row]
+                size, stored = passes * s.tensors.local[made], s.tensors.stored[made]
+                if size == 0.0:
                     continue
-                spent = moved / t.chip.bandwidth
-                note(s.journal, UNFUSED, row, place, BYTES, 0, weight, moved, spent)
+                moved = size * streamed(t.chip.on_chip, t.chip.streamed_from, stored)
+                numbers = passes * stored / max(t.tensors.itemsize[made], 1.0)
+                bytes_, handled = moved / t.chip.bandwidth, numbers * t.chip.each_element
+                bound = BYTES if bytes_ >= handled else ELEMENTS
+                weight, place = t.partial_sums.weight[row], k - t.partial_sums.result_start[row]
+                spent = weight * (max(bytes_, handled) + t.chip.overhead)
+                note(s.journal, UNFUSED, row, place, bound, 0, weight, weight * moved, spent)
                 s.partial_sums.unfused_seconds[row] += spent
     return total(s.partial_sums.unfused_seconds)
 

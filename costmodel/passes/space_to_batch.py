@@ -16,6 +16,7 @@ import numpy as np
 from toast.analysis.program import ARGUMENT, FactorKind, Ints, Program
 from toast.costmodel.compilers.rules import LayoutAssignmentRules, SpaceToBatchRules
 from toast.costmodel.passes.convolution_groups import ONE, group_of, is_grouped
+from toast.costmodel.program.op_traits import Role, role
 from toast.costmodel.program.sharding_units import Layouts
 
 CONVOLUTION = "stablehlo.convolution"
@@ -153,7 +154,35 @@ def normalising(program: Program, found: dict[Shape, Image]) -> list[int]:
     gradients = filter_gradients(program)
     forward = int(gradients[0]) if len(gradients) else program.ops
     reductions = (op for op in program.ops_named(REDUCE) if op < forward)
-    return [op for op in reductions if _by_example(program, op, found)]
+    return [
+        op
+        for op in reductions
+        if _by_example(program, op, found) and _is_spread(program, op, forward)
+    ]
+
+
+def _is_spread(program: Program, op: int, forward: int) -> bool:
+    """Whether what is made of a sum, without products, is spread over what it sums up.
+
+    A mean over all pixels that only a product reads is none of a norm.
+    """
+    elements, (starts, uses) = program.elements, program.readers
+    summed = elements[program.sources[program.uses_of(op)[0]]]
+    pending, seen = [*program.values_of(op)], set[int]()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for use in uses[starts[value] : starts[value + 1]].tolist():
+            user = program.user(use)
+            if user >= forward or role(program.kind(user)) != Role.FUSIBLE:
+                continue
+            made = program.values_of(user)
+            if any(elements[one] == summed for one in made):
+                return True
+            pending += made
+    return False
 
 
 def _by_example(program: Program, op: int, found: dict[Shape, Image]) -> bool:

@@ -26,6 +26,7 @@ from toast.costmodel.passes.fusion import REDUCES, Fusion
 from toast.costmodel.passes.fusion_chains import compute_inside
 from toast.costmodel.passes.fusion_kernel import read_inside
 from toast.costmodel.passes.layout_assignment import copied_values
+from toast.costmodel.passes.lone_broadcasts import lone_broadcasts
 from toast.costmodel.passes.output_fusion import updates_inside
 from toast.costmodel.passes.row_layouts import RowLayouts
 from toast.costmodel.passes.scatter_expander import INDICES, POOLING, launches_each
@@ -110,7 +111,7 @@ class LaunchedRow(NamedTuple):
     the comparisons of error functions are unpacked; of images that are `summed` each pass reads one
     again, if it lies in blocks; `rounded` arguments are so before a loop; of `parted` tensors the
     parts are copied. `updating`: it is an update that a product runs inside; `pooling`: it pools
-    windows.
+    windows; `repeating`: it is a broadcast by itself.
     """
 
     written: tuple[Moved, ...] = ()
@@ -128,6 +129,7 @@ class LaunchedRow(NamedTuple):
     by_row: int = NO_ROWS
     updating: bool = False
     pooling: bool = False
+    repeating: bool = False
 
 
 class Fusions(NamedTuple):
@@ -139,8 +141,8 @@ class Fusions(NamedTuple):
     for each element; tensors that are `transformed` in so many `transform_steps`; how all that it
     moves lies (`by_row`), `turned` tensors, `unpacked`, `summed` and `rounded` ones; `parted`
     ones with how often the tiles of a copy could hold them (`parted_times`); whether it is an
-    update that a product runs inside (`updating`), or pools (`pooling`); its contractions, from
-    `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
+    update that a product runs inside (`updating`), pools (`pooling`), or is a broadcast by itself
+    (`repeating`); its contractions, from `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
     read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), its seconds on one device and
     the part of it that these are of (`dot_part`), its `window` and `passage` (a TPU's
@@ -197,6 +199,7 @@ class Fusions(NamedTuple):
     by_row: Ints
     updating: Ints
     pooling: Ints
+    repeating: Ints
 
 
 class FusionScratch(NamedTuple):
@@ -335,6 +338,11 @@ class RowMaker:
         return updates_inside(self.program, self.fusion.launched)
 
     @cached_property
+    def _repeating(self) -> Bools:
+        """For each fusion if it is a broadcast by itself."""
+        return lone_broadcasts(self.program, self.fusion)
+
+    @cached_property
     def _read(self) -> Floats:
         return _bytes_read(self.program, self.fusion)
 
@@ -392,6 +400,7 @@ class RowMaker:
             self._parted(),
             self._added(),
             self._updating.astype(np.int64),
+            self._repeating.astype(np.int64),
         ]
 
     def _added(self) -> Ints:
@@ -509,6 +518,7 @@ class RowMaker:
             by_row=int(self.in_rows.moving[number]),
             updating=bool(self._updating[number]),
             pooling=any(program.kind(op) == POOLING for op in one.ops),
+            repeating=bool(self._repeating[number]),
         )
 
     def before(self, number: int) -> list[LaunchedRow]:
@@ -702,6 +712,7 @@ def fusion_columns(rows: WeightedRows[LaunchedRow], _listing: Listing) -> Fusion
         by_row=ints([row.by_row for row in rows]),
         updating=ints([row.updating for row in rows]),
         pooling=ints([row.pooling for row in rows]),
+        repeating=ints([row.repeating for row in rows]),
         side_start=starts(factors),
         side_of=ints([side for sides in factors for side, _ in sides]),
         side_size=ints([size for sides in factors for _, size in sides]),

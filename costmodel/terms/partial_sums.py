@@ -554,10 +554,20 @@ def _bound(bounds: Bounds) -> None:
                 seconds *= min(1.0, float(sums.loop_share[row])) / sums.loop_trips[row]
             if max(sums.added_to[row], sums.scattered_with[row]) >= 0:
                 seconds[reduced > 0] = 0.0
-            unfused = sums.passes[row] * bounds.local(target) / bounds.tables.chip.bandwidth
+            unfused = _pass_over(bounds, target, float(sums.passes[row]))
             if sums.loop_trips[row] <= 1.0:
                 seconds += (reduced > 0)[:, None] * unfused[None, :]
             bounds.add_move(source, target, sums.weight[row] * seconds)
+
+
+def _pass_over(bounds: Bounds, tensor: int, passes: float) -> Floats:
+    """Seconds of a pass over a sum by strategy of its unit, at least."""
+    chip, size = bounds.tables.chip, bounds.local(tensor)
+    if passes == 0.0:
+        return np.zeros_like(size)
+    moved = size * np.array([bounds.streamed(one) for one in size]) / chip.bandwidth
+    width = max(float(bounds.tables.tensors.itemsize[tensor]), 1.0)
+    return passes * np.maximum(moved, size / width * chip.each_element) + chip.overhead
 
 
 PARTIAL_SUMS = Term(

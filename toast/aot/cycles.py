@@ -24,7 +24,9 @@ _UNKNOWN = 2**62
 _FREE = frozenset({"parameter", "bitcast", "tuple", "get-tuple-element"})
 _KERNEL = "tpu_custom_call"
 """Calls a kernel, the compiler's or the user's, of which it knows no cycles."""
-_LEFT_OUT = frozenset({"gather", "scatter", "sort", "reverse"})
+_LEFT_OUT = frozenset(
+    {"gather", "scatter", "sort", "reverse", "reduce-window", "select-and-scatter"}
+)
 _COPIES = frozenset({"copy", "copy-start", "transpose", "slice", "slice-start", "concatenate"})
 
 
@@ -47,7 +49,8 @@ def cycles_by_category(module: HloModule) -> dict[str, float]:
 def unestimated(module: HloModule) -> dict[str, float]:
     """How often what takes time runs without an estimate: kernels, gathers, scatters and sorts.
 
-    Reversals of rows as well. Empty for a compiler that estimates nothing.
+    Reversals of rows as well, poolings that are fused with nothing, and gradients of those that
+    take maxima. Empty for a compiler that estimates nothing.
     """
     total: defaultdict[str, float] = defaultdict(float)
     for run in runs(module):
