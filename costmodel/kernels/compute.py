@@ -338,8 +338,8 @@ def price_fusions(t: Tables, s: Scratch) -> float:
 
     Each element that is read or written passes through the vector unit, and so do those that fill
     up the tiles of an image; of windows that it pools only those that it makes count, twice. It
-    reduces elements while it writes others, and handles all of them more slowly then. A broadcast by
-    itself goes from tile to tile, which takes time for each element that it makes. In a fusion
+    reduces elements while it writes others, and handles all of them more slowly then. A broadcast
+    by itself goes from tile to tile, which takes time for each element that it makes. In a fusion
     of a product only those take time that are rounded: they were computed for the product, or leave
     it in 16 bits; and those of which it stores a reduction alone, once their operands are there. As
     far as an f32 of these has no room on the chip it is rounded block by block, and they are

@@ -142,8 +142,8 @@ class Fusions(NamedTuple):
     moves lies (`by_row`), `turned` tensors, `unpacked`, `summed` and `rounded` ones; `parted`
     ones with how often the tiles of a copy could hold them (`parted_times`); whether it is an
     update that a product runs inside (`updating`), pools (`pooling`), or is a broadcast by itself
-    (`repeating`); its contractions, from `dot_start` on; its reductions, from `reduced_start` on, and of each the tensors that it may
-    read: as it does alone, and as others want what it reads.
+    (`repeating`); its contractions, from `dot_start` on; its reductions, from `reduced_start` on,
+    and of each the tensors that it may read: as it does alone, and as others want what it reads.
     By contraction: `dot_unit`, the tensor that it makes (`dot_sums`), its seconds on one device and
     the part of it that these are of (`dot_part`), its `window` and `passage` (a TPU's
     convolutions), the sides of its factors from `side_start` on, their sizes, and those of the

@@ -19,6 +19,15 @@ PLACES = jax.ShapeDtypeStruct((512,), jnp.int32)
 ROWS = jax.ShapeDtypeStruct((512, 256), jnp.float32)
 
 
+IMAGES = jax.ShapeDtypeStruct((16, 64, 64, 128), jnp.float32)
+
+
+def pooled(images: jax.Array) -> jax.Array:
+    """What is left of maxima of 2 x 2 pixels."""
+    sides = (1, 2, 2, 1)
+    return jnp.sum(jax.lax.reduce_window(images, -jnp.inf, jax.lax.max, sides, sides, "VALID"))
+
+
 def shares(function: Callable[..., Any], *given: Any) -> tuple[float, float]:
     """Seconds of computation of an unsharded program, and those that have no cycles."""
     resolved = resolve(evaluator_of(lowered_of(function, *given), "all=8", "tpu-v5e"), ())
@@ -37,9 +46,10 @@ def test_products_and_what_is_elementwise_have_cycles() -> None:
         (lambda table, places: table[places], (TABLE, PLACES)),
         (lambda table: jnp.sort(table, axis=1), (TABLE,)),
         (lambda places, rows: jnp.zeros((1_000_000, 256)).at[places].add(rows), (PLACES, ROWS)),
+        (jax.grad(pooled), (IMAGES,)),
     ],
 )
-def test_lookups_sorts_and_sums_of_rows_have_none(
+def test_lookups_sorts_sums_of_rows_and_slopes_of_maxima_have_none(
     function: Callable[..., Any], given: tuple[Any, ...]
 ) -> None:
     compute, lacking = shares(function, *given)

@@ -162,6 +162,13 @@ FLAGS: dict[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
         ALL,
         lambda d: "gather -> f32[1024, 1024]" in launches("rows of a scaled table")(d),
     ),
+    "fusion.walks_broadcasts": (
+        TPUS,
+        lambda d: (
+            golden("few_rows", "attention of 4, shared keys, bf16", d)["broadcast"]
+            == golden("few_rows", "attention of 4, shared keys, f32", d)["broadcast"]
+        ),
+    ),
     "fusion.stores_repeated": (
         TPUS,
         lambda d: "broadcast" in golden("few_rows", "attention of 4, shared keys, bf16", d),

@@ -265,20 +265,39 @@ def test_an_operand_is_read_with_all_that_it_is_computed_of() -> None:
     assert found.tables.fusions.dot_computed[0].tolist() == [1, 0]
 
 
-def test_a_product_writes_its_partial_sums_and_an_update_reads_them() -> None:
-    """A gradient's rows are split: sums, then one pass over gradient, weight and new weight."""
-    w = "1024x4096xf32"
+def updated_by_sums(rows: int) -> Evaluator:
+    """A gradient of a weight of so many rows, whose own rows are split, and the update."""
+    w = f"{rows}x4096xf32"
     lines = [
-        product(f"g:{w}", "x:512x1024xf32", "d:512x4096xf32", (0, 0)),
+        product(f"g:{w}", f"x:512x{rows}xf32", "d:512x4096xf32", (0, 0)),
         maps("subtract", f"p:{w}", "w", "g"),
     ]
-    found = evaluator(main(f"x:512x1024xf32 d:512x4096xf32 w:{w}", lines, f"p:{w}"))
-    program = found.analysis.program
-    (dot,) = (op for op in range(program.ops) if program.kind(op) == "stablehlo.dot_general")
-    assert passes_over_sums(program, found.fusion)[dot] == 3.0
+    return evaluator(main(f"x:512x{rows}xf32 d:512x4096xf32 w:{w}", lines, f"p:{w}"))
+
+
+def pass_over_sums(rows: int) -> FusionTime:
+    found = updated_by_sums(rows)
     (row,) = (row for row in explain(resolve(found, over(found, (0, 0, 0)))).fusions if row.unfused)
-    assert row.bytes == 3 * 1024 * 4096 * 4
-    assert row.seconds == pytest.approx(row.bytes / RATE)
+    return row
+
+
+def test_a_product_writes_its_partial_sums_and_an_update_reads_them() -> None:
+    """Sums, then one pass over gradient, weight and new weight: it takes the time of any pass."""
+    program = (found := updated_by_sums(1024)).analysis.program
+    (dot,) = program.ops_named("stablehlo.dot_general")
+    assert passes_over_sums(program, found.fusion)[dot] == 3.0
+    large, small = pass_over_sums(8192), pass_over_sums(1024)
+    assert large.bytes == pytest.approx(3 * 8192 * 4096 * 4)
+    assert large.seconds - DEVICE.op_overhead == pytest.approx(large.bytes / RATE)
+    assert small.bytes == 0.0  # 16 MiB each: all of it waits on the chip
+    alone = reading(found := evaluator(elementwise(1024)), (), "subtract")[0]
+    assert small.seconds == pytest.approx(alone.seconds)
+
+
+def elementwise(rows: int) -> bytes:
+    """The same update of a gradient that is given."""
+    w = f"{rows}x4096xf32"
+    return main(f"g:{w} w:{w}", [maps("subtract", f"p:{w}", "w", "g")], f"p:{w}")
 
 
 def test_what_others_read_needs_no_pass_of_its_own() -> None:

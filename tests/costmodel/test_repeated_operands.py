@@ -14,6 +14,8 @@ from toast.costmodel.evaluator import Evaluator
 from toast.costmodel.hardware.devices import find
 from toast.costmodel.network.mesh import Mesh
 from toast.costmodel.passes.fusion import fuse
+from toast.costmodel.passes.lone_broadcasts import lone_broadcasts
+from toast.costmodel.resolved import resolve
 
 SHARED = sorted(name for name in PROBE.cases if "shared keys" in name)
 
@@ -42,8 +44,41 @@ def test_what_is_repeated_takes_its_time(name: str) -> None:
     priced = Evaluator(analysed(module), Mesh.parse("all=8"), find("tpu-v5e")).cost(()).compute
     cycles = sum(golden("few_rows", name).values())
     part = priced * (CHIPS["tpu-v5e"].clock or 0.0) / cycles
-    # a broadcast by itself takes as long in 16 bits as in 32, which is not modelled
-    assert (2 / 3 if "of 256" not in name and "f32" in name else 1 / 3) < part < 4 / 3
+    assert 3 / 5 < part < 4 / 3
+
+
+@pytest.mark.parametrize(
+    ("device", "within"), [("tpu-v5e", 0.1), ("tpu-v5p", 0.35), ("tpu-v3", 0.35)]
+)
+@pytest.mark.parametrize("name", [name for name in SHARED if "of 1," not in name])
+def test_what_is_repeated_is_made_tile_by_tile(name: str, device: str, within: float) -> None:
+    """As long in 16 bits as in 32."""
+    module = analysed(PROBE.cases[name].module(TARGETS[device]))
+    resolved = resolve(Evaluator(module, Mesh.parse("all=8"), find(device)), ())
+    repeating = resolved.evaluator.tables.fusions.repeating > 0
+    spent = float(resolved.scratch.fusions.seconds[repeating].sum())
+    given = golden("few_rows", name, device)["broadcast"]
+    assert spent * (CHIPS[device].clock or 0.0) == pytest.approx(given, rel=within)
+
+
+def test_a_broadcast_that_computes_or_spreads_one_number_is_a_pass() -> None:
+    def lone(made: str) -> bool:
+        lines = f"""
+    func.func public @main(%x: tensor<256x128xf32>, %s: tensor<f32>) -> tensor<256x64x128xf32> {{
+      %e = stablehlo.exponential %x : tensor<256x128xf32>
+      {made}
+      return %y : tensor<256x64x128xf32>
+    }}
+    """
+        program = analysed(lines.encode()).program
+        return bool(lone_broadcasts(program, fuse(program, TPU)).any())
+
+    spread = (
+        "%y = stablehlo.broadcast_in_dim %{}, dims = {} : (tensor<{}>) -> tensor<256x64x128xf32>"
+    )
+    assert lone(spread.format("x", "[0, 2]", "256x128xf32"))
+    assert not lone(spread.format("e", "[0, 2]", "256x128xf32"))
+    assert not lone(spread.format("s", "[]", "f32"))
 
 
 def test_what_is_spread_of_one_number_is_no_operand_that_is_stored() -> None:

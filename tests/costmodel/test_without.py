@@ -233,6 +233,7 @@ def test_every_file_of_the_passes_belongs_to_one() -> None:
         "error_functions",
         "convolution_groups",
         "grouped_images",
+        "lone_broadcasts",
         "matrix_layouts",
         "row_layouts",
         "transposed_parts",

@@ -130,6 +130,9 @@ def test_what_the_compiler_gives_no_time_is_counted() -> None:
     last = max(n for n, line in enumerate(lines) if line.lstrip().startswith("ROOT"))
     kernel = '  %k = f32[8]{0} custom-call(), custom_call_target="tpu_custom_call"'
     added = [kernel, "  %s = f32[8]{0} sort(%k), dimensions={0}, to_apply=%less"]
+    added.append("  %w = f32[4]{0} reduce-window(%s, %s), window={size=2 stride=2}, to_apply=%max")
+    added.append("  %g = f32[8]{0} select-and-scatter(%s, %w, %s), window={size=2 stride=2}")
     changed = "\n".join([*lines[:last], *added, *lines[last:]])
-    assert unestimated(parse(changed)) == {"kernel": 1.0, "sort": 1.0}
+    counts = dict.fromkeys(("kernel", "sort", "reduce-window", "select-and-scatter"), 1.0)
+    assert unestimated(parse(changed)) == counts
     assert unestimated(module("gpu")) == {}
