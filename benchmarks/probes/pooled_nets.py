@@ -31,7 +31,7 @@ NETS: dict[str, tuple[int, int, tuple[int, ...]]] = {
 
 
 def normed(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """X with a mean of 0 and a variance of 1 over some axes; as it is over none."""
+    """A mean of 0 and a variance of 1 over some axes; over none `x` as it is."""
     if not axes:
         return x
     mean = jnp.mean(x, axis=axes, keepdims=True)

@@ -349,10 +349,10 @@ def price_unfused_sums(t: Tables, s: Scratch) -> float:
                     continue
                 moved = size * streamed(t.chip.on_chip, t.chip.streamed_from, stored)
                 numbers = passes * stored / max(t.tensors.itemsize[made], 1.0)
-                bytes_, handled = moved / t.chip.bandwidth, numbers * t.chip.each_element
-                bound = BYTES if bytes_ >= handled else ELEMENTS
+                fetching, handling = moved / t.chip.bandwidth, numbers * t.chip.each_element
+                bound = BYTES if fetching >= handling else ELEMENTS
                 weight, place = t.partial_sums.weight[row], k - t.partial_sums.result_start[row]
-                spent = weight * (max(bytes_, handled) + t.chip.overhead)
+                spent = weight * (max(fetching, handling) + t.chip.overhead)
                 note(s.journal, UNFUSED, row, place, bound, 0, weight, weight * moved, spent)
                 s.partial_sums.unfused_seconds[row] += spent
     return total(s.partial_sums.unfused_seconds)

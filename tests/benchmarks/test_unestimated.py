@@ -17,8 +17,6 @@ from toast.costmodel.resolved import resolve
 TABLE = jax.ShapeDtypeStruct((1000, 256), jnp.float32)
 PLACES = jax.ShapeDtypeStruct((512,), jnp.int32)
 ROWS = jax.ShapeDtypeStruct((512, 256), jnp.float32)
-
-
 IMAGES = jax.ShapeDtypeStruct((16, 64, 64, 128), jnp.float32)
 
 

@@ -290,7 +290,7 @@ def test_a_product_writes_its_partial_sums_and_an_update_reads_them() -> None:
     assert large.bytes == pytest.approx(3 * 8192 * 4096 * 4)
     assert large.seconds - DEVICE.op_overhead == pytest.approx(large.bytes / RATE)
     assert small.bytes == 0.0  # 16 MiB each: all of it waits on the chip
-    alone = reading(found := evaluator(elementwise(1024)), (), "subtract")[0]
+    (alone,) = reading(evaluator(elementwise(1024)), (), "subtract")
     assert small.seconds == pytest.approx(alone.seconds)
 
 

@@ -60,7 +60,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     interpreter = folder / "bin" / "python"
     install = ["install", "--no-deps", "--no-index", "--quiet", str(wheel)]
     pip = [sys.executable, "-m", "pip", "--python", str(interpreter), "--disable-pip-version-check"]
-    subprocess.run([*pip, *install], check=True, capture_output=True)
+    subprocess.run([*pip, *install], check=True, capture_output=True, env=environment())
     (packages,) = folder.glob("lib/python*/site-packages")
     # A path in a .pth file is searched, but the .pth files there, such as ours, are not read.
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
