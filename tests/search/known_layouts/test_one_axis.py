@@ -146,16 +146,19 @@ def test_expert_parallel() -> None:
 
     The masks of ones and zeros carry rows to experts by products; experts weigh four gigabytes a
     layer, rows 67 MB, so rows travel. Splitting the inside of each expert instead leaves
-    all chips to dispatch all rows.
+    all chips to dispatch all rows. Whether rows are split by group or inside each takes the same
+    time within a hundredth.
     """
     step = experts_forward(groups=8, rows=2048, width=2048, hidden=8192, count=64)
     plan = plan_step(step, "expert=8")
     for weight in ("['up']", "['down']"):
         assert plan.layouts(weight) == plan.at_use(weight) == {"expert,None,None"}
-    assert plan.layouts("x") == {"expert,None,None"}
+    assert plan.layouts("x") in ({"expert,None,None"}, {"None,expert,None"})
     assert plan.collectives()["reduce_scatter", ("expert",)] == pytest.approx(2)
     rows = ("x", 0, "expert")
-    assert plan.found.cost < plan.price(("['up']", 2, "expert"), rows)
+    by_group = plan.price(("['up']", 0, "expert"), rows)
+    assert plan.found.cost <= by_group < 1.01 * plan.found.cost
+    assert by_group < plan.price(("['up']", 2, "expert"), rows)
     assert plan.found.cost < plan.price(rows)
 
 
