@@ -146,8 +146,8 @@ def test_expert_parallel() -> None:
 
     The masks of ones and zeros carry rows to experts by products; experts weigh four gigabytes a
     layer, rows 67 MB, so rows travel. Splitting the inside of each expert instead leaves
-    all chips to dispatch all rows. Whether rows are split by group or inside each takes the same
-    time within a hundredth.
+    all chips to dispatch all rows. The model has rows that are split by group, and inside each
+    group, within a hundredth of each other.
     """
     step = experts_forward(groups=8, rows=2048, width=2048, hidden=8192, count=64)
     plan = plan_step(step, "expert=8")
