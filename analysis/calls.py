@@ -11,14 +11,13 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from toast.analysis.chosen_branches import CONTROL, take_chosen_branches
 from toast.analysis.errors import UnsupportedModule
 
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Ops that call a function, and the attribute that names it."""
 MAX_DEPTH = 128
 """How deep calls may lie in calls; what jax lowers is some ten deep."""
-_CONTROL = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
-"""Ops whose regions are read as part of the program; those of other ops belong to the op."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +70,8 @@ def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
 def resolve_calls(module: ir.Module) -> Calls:
     """Find the functions of the program, remove all others, and inline calls that cannot stay.
 
-    Those are calls within the regions of ops such as `reduce`, which are read as one op.
+    Those are calls within the regions of ops such as `reduce`, which are read as one op. Branches
+    that are known beforehand take the place of their `case` first.
     Raises `UnsupportedModule` when there is no `main`, a callee is missing or has no body, or a
     function calls itself.
     """
@@ -83,6 +83,7 @@ def resolve_calls(module: ir.Module) -> Calls:
             f"The module has no function `main` (functions: {names}).",
             "Lower the whole step with jax.jit(step).lower(...), or rename its entry to main.",
         )
+    take_chosen_branches(functions.values())
     resolver = _Resolver(functions)
     resolver.run("main")
     times = _times(resolver.called)
@@ -158,7 +159,7 @@ def _is_part_of_op(call: ir.Operation) -> bool:
     """Whether a call stands in a region that is read as part of its op."""
     parent = call.parent
     while parent.name != "func.func":
-        if parent.name not in _CONTROL:
+        if parent.name not in CONTROL:
             return True
         parent = parent.operation.parent
     return False

@@ -9,6 +9,7 @@ from typing import Any
 import jaxlib
 from jaxlib.mlir import ir
 
+from toast.analysis.chosen_branches import CONTROL
 from toast.analysis.shardcombine.numbers import known_dtype
 
 _VERSION = "1"
@@ -34,8 +35,7 @@ _EFFECTS = frozenset(
     f"stablehlo.{name}"
     for name in ("infeed", "outfeed", "send", "recv", "create_token", "after_all")
 )
-_CONTROL = frozenset({"stablehlo.while", "stablehlo.case", "stablehlo.if"})
-_NEVER = _RANDOM | _CROSS_DEVICE | _EFFECTS | _CONTROL | {"func.call"}
+_NEVER = _RANDOM | _CROSS_DEVICE | _EFFECTS | CONTROL | {"func.call"}
 _TARGETS = frozenset({"mhlo.erf", "mhlo.topk"})
 """Custom calls that XLA itself expands on every backend; any other could do anything."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.flatten import BRANCHING
+from toast.analysis.chosen_branches import BRANCHING
 
 _HOLDERS = BRANCHING | {"stablehlo.while"}
 

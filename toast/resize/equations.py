@@ -16,7 +16,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from toast.analysis.flatten import BRANCHING
+from toast.analysis.chosen_branches import BRANCHING
 from toast.analysis.rules import RULE, Rule, RuleReader, own_rule
 from toast.analysis.trips import TripCounter
 from toast.resize.constants import can_resize

@@ -15,7 +15,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.calls import callee_of, functions_of
-from toast.analysis.flatten import BRANCHING
+from toast.analysis.chosen_branches import BRANCHING
 from toast.analysis.manual import MANUAL
 
 LOOP = "stablehlo.while"

@@ -16,8 +16,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from toast.analysis.chosen_branches import BRANCHING
 from toast.analysis.errors import UnsupportedModule
-from toast.analysis.flatten import BRANCHING
 from toast.analysis.load import Source
 from toast.analysis.manual import ManualRegion
 from toast.analysis.program import ARGUMENT, BRANCH_END, CASE_END, CONSTRAINT, LOOP_BEGIN, RETURN
