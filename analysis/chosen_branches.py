@@ -12,31 +12,65 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from toast.analysis.operations import BEYOND_OPERANDS, operations_within
+
 _CASE, _IF = "stablehlo.case", "stablehlo.if"
 BRANCHING = frozenset({_CASE, _IF})
 """Ops that run one of their regions."""
 CONTROL = BRANCHING | {"stablehlo.while"}
 """Ops whose regions are read as part of the program; those of other ops belong to the op."""
 
+_DIALECTS = ("stablehlo.", "chlo.")
+_KEPT = BEYOND_OPERANDS | {"stablehlo.custom_call", "stablehlo.while"}
+"""Ops that stay though nothing reads them: they may do more, or never end."""
+
 
 def take_chosen_branches(functions: Iterable[ir.Operation]) -> None:
-    """Put the branch of every `case` and `if` whose choice is known in the place of the op."""
+    """Put the branch of every `case` and `if` whose choice is known in the place of the op.
+
+    What the program computes for other branches only goes with them.
+    """
     for function in functions:
         for block in function.regions[0].blocks:
-            _take(block)
+            if _take(block):
+                _erase_unread(block)
 
 
-def _take(block: Any) -> None:
+def _take(block: Any) -> bool:
     """Do so in a block; no op of a branch that goes is held, as it is erased with its op."""
+    taken = False
     for view in list(block.operations):
         op = view.operation
         if op.name not in CONTROL:
             continue
         chosen = _chosen(op) if op.name in BRANCHING else None
         for region in op.regions if chosen is None else [chosen]:
-            _take(region.blocks[0])
+            taken |= _take(region.blocks[0])
         if chosen is not None:
             _replace(op, chosen.blocks[0])
+            taken = True
+    return taken
+
+
+def _erase_unread(block: Any) -> None:
+    """Erase the ops of a block, and of blocks within, that nothing reads."""
+    for view in reversed(list(block.operations)):
+        op = view.operation
+        if op.results and not any(_is_read(result) for result in op.results) and _may_go(op):
+            op.erase()
+        elif op.name in CONTROL:
+            for region in op.regions:
+                _erase_unread(region.blocks[0])
+
+
+def _is_read(value: ir.Value) -> bool:
+    return next(iter(value.uses), None) is not None
+
+
+def _may_go(op: ir.Operation) -> bool:
+    """Whether an op does no more than compute its results."""
+    names = [op.name, *(inner.name for inner in operations_within(op))]
+    return all(name.startswith(_DIALECTS) and name not in _KEPT for name in names)
 
 
 def _chosen(op: ir.Operation) -> ir.Region | None:

@@ -119,7 +119,7 @@ def test_flags_of_python() -> None:
         return jax.lax.switch(kind, [jnp.abs, jnp.negative, jnp.exp], x)
 
     assert kinds_in(step, (4,)) == {
-        "argument", "stablehlo.sine", "stablehlo.clamp", "stablehlo.exponential", "return",
+        "argument", "stablehlo.sine", "stablehlo.exponential", "return",
     }  # fmt: skip
 
 
@@ -141,6 +141,25 @@ def test_the_gradient_of_a_diagonal_is_computed_once() -> None:
     program = program_of(text)
     kinds = kinds_of(program)
     assert kinds.count("stablehlo.gather") == kinds.count("stablehlo.scatter") == 1
-    branches = [op for op in range(program.ops) if program.kind(op) == CASE_END]
-    shapes = {program.shape(value) for op in branches for value in program.values_of(op)}
-    assert shapes <= {()}
+    assert CASE_END not in kinds
+    assert "stablehlo.convert" not in kinds, "the mask is for another platform's branch"
+
+
+def test_what_may_do_more_than_compute_stays() -> None:
+    program = program_of(
+        f"""
+func.func @main(%x: {F}) -> {F} {{
+  %i = stablehlo.constant dense<0> : tensor<i32>
+  %unread = stablehlo.sine %x : {F}
+  %called = stablehlo.custom_call @print(%x) {{has_side_effect = true}} : ({F}) -> {F}
+  %y = "stablehlo.case"(%i) ({{
+    stablehlo.return %x : {F}
+  }}, {{
+    %z = stablehlo.add %called, %unread : {F}
+    stablehlo.return %z : {F}
+  }}) : (tensor<i32>) -> {F}
+  return %y : {F}
+}}
+"""
+    )
+    assert kinds_of(program) == ["argument", "custom_call print", "return"]
