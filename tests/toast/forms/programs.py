@@ -1,4 +1,4 @@
-"""Small programs with calls, and with a region of `shard_map`."""
+"""Small programs with calls, with a region of `shard_map`, and with branches known beforehand."""
 
 from __future__ import annotations
 
@@ -42,5 +42,37 @@ module {
     %c = stablehlo.tanh %b : tensor<8x16xf32>
     return %c : tensor<8x16xf32>
   }
+}
+"""
+BRANCH = b"""
+func.func public @main(%x: tensor<8x16xf32>, %y: tensor<16x8xf32>) -> tensor<8x8xf32> {
+  %a = call @chosen(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %b = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0]
+    : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
+  return %b : tensor<8x8xf32>
+}
+func.func private @chosen(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %unread = stablehlo.abs %x : tensor<8x16xf32>
+  %i = stablehlo.constant dense<1> : tensor<i32>
+  %a = "stablehlo.case"(%i) ({
+    %s = stablehlo.sine %unread : tensor<8x16xf32>
+    stablehlo.return %s : tensor<8x16xf32>
+  }, {
+    %s = stablehlo.tanh %x : tensor<8x16xf32>
+    stablehlo.return %s : tensor<8x16xf32>
+  }) : (tensor<i32>) -> tensor<8x16xf32>
+  return %a : tensor<8x16xf32>
+}
+"""
+BRANCH_CHOSEN = b"""
+func.func public @main(%x: tensor<8x16xf32>, %y: tensor<16x8xf32>) -> tensor<8x8xf32> {
+  %a = call @chosen(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %b = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0]
+    : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
+  return %b : tensor<8x8xf32>
+}
+func.func private @chosen(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %a = stablehlo.tanh %x : tensor<8x16xf32>
+  return %a : tensor<8x16xf32>
 }
 """

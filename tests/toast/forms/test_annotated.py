@@ -8,7 +8,7 @@ import pytest
 
 from tests.examples.variants import TINY, Variant, module_of
 from tests.libraries.corpus import SET_GROUPS, kept
-from tests.toast.forms.programs import REGION, TWICE
+from tests.toast.forms.programs import BRANCH, BRANCH_CHOSEN, REGION, TWICE
 from tests.toast.forms.stripped import stripped
 from tests.toast.planned import gemma_text, request
 from toast.pipeline.plan_module import make_plan
@@ -18,6 +18,11 @@ def modules(data: bytes, mesh: str = "data=2,model=4", **changes: object) -> tup
     """A module and its annotated form, both stripped."""
     made = make_plan(data, request(mesh=mesh, form="annotated", rollouts=100, **changes))
     return stripped(data), stripped(made.module)
+
+
+def without_places(text: str) -> str:
+    """The text of a module without locations."""
+    return re.sub(r"#?loc.*", "", text)
 
 
 @pytest.mark.parametrize("mesh", ["data=2,model=4", "data=8", "x=2,y=2,z=2"])
@@ -50,6 +55,11 @@ def test_a_function_is_copied_where_its_calls_are_laid_out_otherwise() -> None:
     assert stripped(TWICE) == stripped(made.module)
 
 
+def test_of_branches_that_are_known_the_one_that_runs_stays() -> None:
+    _, after = modules(BRANCH)
+    assert without_places(after) == without_places(stripped(BRANCH_CHOSEN))
+
+
 def test_functions_are_copied_once_for_each_layout() -> None:
     text = make_plan(kept("resnet"), request(form="annotated", rollouts=100)).module
     names = re.findall(r"@(\w+__layout\d+)", stripped_names(text))
@@ -66,6 +76,6 @@ def stripped_names(data: bytes) -> str:
 
 
 def test_regions_and_constraints_of_the_module_come_back() -> None:
-    before, after = (re.sub(r"#?loc.*", "", text) for text in modules(REGION))
+    before, after = map(without_places, modules(REGION))
     assert before == after
     assert "sdy.manual_computation" in after

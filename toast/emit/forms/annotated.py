@@ -2,7 +2,8 @@
 
 Calls, names and whatever else stands in the module stay. A function whose calls are to be laid out
 in several ways is copied, once for each further way; a copy is named after it, `NAME__layout1` and
-so on. Without what is added here, copies included, the module is what came in.
+so on. Without what is added here, copies included, the module is what came in; only branches that
+never run are gone (`chosen_branches.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.calls import CALLS
+from toast.analysis.calls import CALLS, functions_of
+from toast.analysis.chosen_branches import take_chosen_branches
 from toast.analysis.facts import MHLO, SDY, keys
 from toast.analysis.forms import decode
 from toast.analysis.load import Source
@@ -60,6 +62,7 @@ def annotated(
     """The module in `data`, from which `source` was read, with a plan written into it."""
     module, program = decode(data).module, source.program
     with module.context, ir.Location.unknown():
+        take_chosen_branches(functions_of(module).values())
         sites = Sites(module)
         assert sites.ops == program.ops, "the module is read otherwise than the program was"
         edits = _edits(source, sites, specs, constraints, kept)
