@@ -39,10 +39,7 @@ def take_chosen_branches(functions: Iterable[ir.Operation]) -> None:
 def _take(block: Any) -> bool:
     """Do so in a block; no op of a branch that goes is held, as it is erased with its op."""
     taken = False
-    for view in list(block.operations):
-        op = view.operation
-        if op.name not in CONTROL:
-            continue
+    for op in [view.operation for view in block.operations if view.name in CONTROL]:
         chosen = _chosen(op) if op.name in BRANCHING else None
         for region in op.regions if chosen is None else [chosen]:
             taken |= _take(region.blocks[0])
@@ -102,9 +99,16 @@ def _number(value: ir.Value, depth: int = 4) -> int | None:
     if len(known) < len(given):
         return None
     if op.name == "stablehlo.convert":
-        return known[0]
+        return _converted(known[0], str(ir.RankedTensorType(value.type).element_type))
     least, number, most = known
     return min(max(number, least), most)
+
+
+def _converted(number: int, kind: str) -> int | None:
+    """A small integer in another type; a large one may be cut off there."""
+    if kind == "i1":
+        return int(number != 0)
+    return number if -128 <= number < 128 else None
 
 
 def _replace(op: ir.Operation, block: Any) -> None:
