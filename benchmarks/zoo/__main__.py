@@ -46,8 +46,10 @@ def main(arguments: list[str] | None = None) -> int:
     if elsewhere is not None:
         return elsewhere
     try:
-        if options.without and options.command != "ablation":
-            raise InvalidRequest("Only `ablation` takes --without.", "Leave it out.")
+        if options.command != "ablation" and (options.without or options.own_batch):
+            raise InvalidRequest(
+                "Only `ablation` takes --without and --own-batch.", "Leave them out."
+            )
         return COMMANDS[options.command](options)
     except ToastError as error:
         print(f"{error.message} {error.hint}", file=sys.stderr)
@@ -205,7 +207,7 @@ def _ablation(options: argparse.Namespace) -> int:
 
     known = {one.name: one for one in variations()}
     names = _chosen(options.without, known, "pass or constant") if options.without else list(known)
-    some = ablation.corpora(options.data, MODELS)
+    some = ablation.corpora(options.data, MODELS, own_batch=options.own_batch)
     folder = options.data / "ablation"
     wanted = [known[name] for name in dict.fromkeys((AS_IS, *names))]
     count = ablation.price_all(some, folder, wanted, options.time_limit)
@@ -242,6 +244,11 @@ def _parser() -> argparse.ArgumentParser:
         "--without",
         metavar="NAME,...",
         help="only with `ablation`: these passes and constants alone",
+    )
+    parser.add_argument(
+        "--own-batch",
+        action="store_true",
+        help="ablation: leave out programs at batches chosen for a chip's memory",
     )
     parser.add_argument("--half", choices=get_args(Half), help="only this half")
     parser.add_argument("--plans", help="compile: only these, between commas, with room")

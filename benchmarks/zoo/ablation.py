@@ -58,10 +58,17 @@ class Corpus:
         return dict(found)
 
 
-def corpora(zoo: Path, models: Path) -> list[Corpus]:
-    """Both halves of the zoo, then the models that the accuracy benchmark has had for longer."""
+def corpora(zoo: Path, models: Path, *, own_batch: bool = False) -> list[Corpus]:
+    """Both halves of the zoo, then the models that the accuracy benchmark has had for longer.
+
+    With `own_batch` without the cases whose batch was chosen for the memory of a chip.
+    """
     return [
-        Corpus(name=f"{name}, {half}", records=_half(folder, half), module=module)
+        Corpus(
+            name=f"{name}, {half}",
+            records=[row for row in _half(folder, half) if not (own_batch and row.get("batch"))],
+            module=module,
+        )
         for name, folder, module in (("zoo", zoo, _zoo_module), ("models", models, model_module))
         for half in ("tuning", "held-out")
     ]
@@ -203,9 +210,10 @@ def figures(records: list[Record]) -> dict[str, float | None]:
 
 
 def write_summary(rows: Sequence[dict[str, Any]], folder: Path) -> Path:
-    """Keep the figures for the page."""
-    path = folder / SUMMARY
-    path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    """Keep the figures for the page; of a corpus that has none now, those kept before stay."""
+    path, priced = folder / SUMMARY, {row["corpus"] for row in rows}
+    earlier = [row for row in read_summary(folder) if row["corpus"] not in priced]
+    path.write_text("[\n" + ",\n".join(json.dumps(row) for row in (*rows, *earlier)) + "\n]\n")
     return path
 
 

@@ -137,3 +137,21 @@ def test_the_corpora_are_both_halves_of_both_benchmarks(tmp_path: Path) -> None:
         "zoo, tuning", "zoo, held-out", "models, tuning", "models, held-out"
     ]  # fmt: skip
     assert [one.records[0]["key"] for one in found[:2]] == ["tuning-a", "heldout-a"]
+
+
+def test_cases_at_batches_chosen_for_a_chip_may_be_left_out(tmp_path: Path) -> None:
+    rows = [{"key": "own"}, {"key": "chosen", "batch": 64}]
+    (tmp_path / "tuning-a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "heldout-a.jsonl").write_text("")
+    assert [len(one.records) for one in corpora(tmp_path, tmp_path)[:2]] == [2, 0]
+    found = corpora(tmp_path, tmp_path, own_batch=True)
+    assert [row["key"] for row in found[0].records] == ["own"]
+
+
+def test_figures_of_a_corpus_that_is_not_priced_again_stay(tmp_path: Path) -> None:
+    def row(corpus: str, cases: int) -> dict[str, Any]:
+        return {"corpus": corpus, "without": AS_IS, "cases": cases}
+
+    write_summary([row("zoo", 1), row("models", 2)], tmp_path)
+    write_summary([row("zoo", 3)], tmp_path)
+    assert read_summary(tmp_path) == [row("zoo", 3), row("models", 2)]

@@ -36,4 +36,4 @@ def test_nothing_is_compiled_before_it_is_lowered(
 
 def test_a_pass_is_left_out_of_ablations_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert zoo.main(["reprice", "--without", "cse"]) == 2
-    assert "Only `ablation` takes --without." in capsys.readouterr().err
+    assert "Only `ablation` takes --without and --own-batch." in capsys.readouterr().err
