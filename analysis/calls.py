@@ -11,8 +11,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.chosen_branches import CONTROL, take_chosen_branches
 from toast.analysis.errors import UnsupportedModule
+from toast.analysis.operations import CONTROL, put_in_place
 
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Ops that call a function, and the attribute that names it."""
@@ -70,8 +70,7 @@ def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
 def resolve_calls(module: ir.Module) -> Calls:
     """Find the functions of the program, remove all others, and inline calls that cannot stay.
 
-    Those are calls within the regions of ops such as `reduce`, which are read as one op. Branches
-    that are known beforehand take the place of their `case` first.
+    Those are calls within the regions of ops such as `reduce`, which are read as one op.
     Raises `UnsupportedModule` when there is no `main`, a callee is missing or has no body, or a
     function calls itself.
     """
@@ -83,7 +82,6 @@ def resolve_calls(module: ir.Module) -> Calls:
             f"The module has no function `main` (functions: {names}).",
             "Lower the whole step with jax.jit(step).lower(...), or rename its entry to main.",
         )
-    take_chosen_branches(functions.values())
     resolver = _Resolver(functions)
     resolver.run("main")
     times = _times(resolver.called)
@@ -171,15 +169,6 @@ def inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
     block = copy.regions[0].blocks[0]
     for argument, operand in zip(block.arguments, list(call.operands), strict=True):
         argument.replace_all_uses_with(operand)
-    moved: list[ir.Operation] = []
-    for view in list(block.operations):
-        op = view.operation
-        if op.name == "func.return":
-            for result, value in zip(call.results, list(op.operands), strict=True):
-                result.replace_all_uses_with(value)
-        else:
-            op.move_before(call)
-            moved.append(op)
-    call.erase()
+    moved = put_in_place(call, block)
     copy.erase()
     return moved

@@ -7,33 +7,24 @@ the place of the op, and it neither stores nor computes the others. So do we, be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.operations import BEYOND_OPERANDS, operations_within
-
-_CASE, _IF = "stablehlo.case", "stablehlo.if"
-BRANCHING = frozenset({_CASE, _IF})
-"""Ops that run one of their regions."""
-CONTROL = BRANCHING | {"stablehlo.while"}
-"""Ops whose regions are read as part of the program; those of other ops belong to the op."""
-
-_DIALECTS = ("stablehlo.", "chlo.")
-_KEPT = BEYOND_OPERANDS | {"stablehlo.custom_call", "stablehlo.while"}
-"""Ops that stay though nothing reads them: they may do more, or never end."""
+from toast.analysis.calls import functions_of
+from toast.analysis.dead_code import sweep
+from toast.analysis.operations import BRANCHING, CONTROL, put_in_place
 
 
-def take_chosen_branches(functions: Iterable[ir.Operation]) -> None:
+def take_chosen_branches(module: ir.Module) -> None:
     """Put the branch of every `case` and `if` whose choice is known in the place of the op.
 
-    What the program computes for other branches only goes with them.
+    What nothing reads then goes too, as most of it was for other branches.
     """
-    for function in functions:
+    for function in functions_of(module).values():
         for block in function.regions[0].blocks:
             if _take(block):
-                _erase_unread(block)
+                sweep(block)
 
 
 def _take(block: Any) -> bool:
@@ -44,30 +35,9 @@ def _take(block: Any) -> bool:
         for region in op.regions if chosen is None else [chosen]:
             taken |= _take(region.blocks[0])
         if chosen is not None:
-            _replace(op, chosen.blocks[0])
+            put_in_place(op, chosen.blocks[0])
             taken = True
     return taken
-
-
-def _erase_unread(block: Any) -> None:
-    """Erase the ops of a block, and of blocks within, that nothing reads."""
-    for view in reversed(list(block.operations)):
-        op = view.operation
-        if op.results and not any(_is_read(result) for result in op.results) and _may_go(op):
-            op.erase()
-        elif op.name in CONTROL:
-            for region in op.regions:
-                _erase_unread(region.blocks[0])
-
-
-def _is_read(value: ir.Value) -> bool:
-    return next(iter(value.uses), None) is not None
-
-
-def _may_go(op: ir.Operation) -> bool:
-    """Whether an op does no more than compute its results."""
-    names = [op.name, *(inner.name for inner in operations_within(op))]
-    return all(name.startswith(_DIALECTS) and name not in _KEPT for name in names)
 
 
 def _chosen(op: ir.Operation) -> ir.Region | None:
@@ -78,46 +48,34 @@ def _chosen(op: ir.Operation) -> ir.Region | None:
     number = _number(op.operands[0])
     if number is None:
         return None
-    if op.name == _IF:
+    if op.name == "stablehlo.if":
         return regions[0 if number else 1]
     # An index out of range chooses the last branch.
     return regions[number] if 0 <= number < len(regions) else regions[-1]
 
 
-def _number(value: ir.Value, depth: int = 4) -> int | None:
-    """The integer that a scalar is, where it is made of constants only, at most `depth` deep."""
-    if isinstance(value.owner, ir.Block):
+def _number(value: ir.Value) -> int | None:
+    """The integer that a choice is, where it is a constant, a flag or one that is kept in range."""
+    op = _maker(value)
+    if op is None:
         return None
-    op = value.owner.operation
-    if op.name == "stablehlo.constant":
-        kept = op.attributes["value"]
-        return int(kept[0]) if isinstance(kept, ir.DenseIntElementsAttr) else None
-    if depth == 0 or op.name not in ("stablehlo.convert", "stablehlo.clamp"):
+    if op.name == "stablehlo.convert" and str(op.operands[0].type) == "tensor<i1>":
+        return _constant(op.operands[0])
+    if op.name == "stablehlo.clamp":
+        kept = [_constant(operand) for operand in op.operands]
+        known = [number for number in kept if number is not None]
+        return sorted(known)[1] if len(known) == len(kept) else None
+    return _constant(value)
+
+
+def _constant(value: ir.Value) -> int | None:
+    op = _maker(value)
+    if op is None or op.name != "stablehlo.constant":
         return None
-    given = [_number(operand, depth - 1) for operand in op.operands]
-    known = [number for number in given if number is not None]
-    if len(known) < len(given):
-        return None
-    if op.name == "stablehlo.convert":
-        return _converted(known[0], str(ir.RankedTensorType(value.type).element_type))
-    least, number, most = known
-    return min(max(number, least), most)
+    kept = op.attributes["value"]
+    return int(kept[0]) if isinstance(kept, ir.DenseIntElementsAttr) else None
 
 
-def _converted(number: int, kind: str) -> int | None:
-    """A small integer in another type; a large one may be cut off there."""
-    if kind == "i1":
-        return int(number != 0)
-    return number if -128 <= number < 128 else None
-
-
-def _replace(op: ir.Operation, block: Any) -> None:
-    """Move the ops of one of an op's blocks before the op, and erase it."""
-    for view in list(block.operations):
-        inner = view.operation
-        if inner.name == "stablehlo.return":
-            for result, value in zip(op.results, list(inner.operands), strict=True):
-                result.replace_all_uses_with(value)
-        else:
-            inner.move_before(op)
-    op.erase()
+def _maker(value: ir.Value) -> ir.Operation | None:
+    """The op that makes a value; None for an argument of a block."""
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation

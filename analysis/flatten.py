@@ -13,7 +13,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.calls import Calls, calls_in, inline, resolve_calls
-from toast.analysis.chosen_branches import BRANCHING
+from toast.analysis.operations import BRANCHING
 
 
 def flatten(module: ir.Module) -> ir.Operation:

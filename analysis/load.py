@@ -13,6 +13,7 @@ from jaxlib.mlir import ir
 
 from toast.analysis import rules
 from toast.analysis.calls import Calls, resolve_calls
+from toast.analysis.chosen_branches import take_chosen_branches
 from toast.analysis.facts import Facts, take_facts
 from toast.analysis.flatten import flatten_calls, ops_in_order
 from toast.analysis.forms import Form, Loaded, decode
@@ -107,6 +108,7 @@ def _load(data: bytes, limits: ModuleLimits | None) -> Source:
 
 def _read(loaded: Loaded, seconds: dict[str, float], lap: Callable[[str], None]) -> Source:
     with loaded.module.context:
+        take_chosen_branches(loaded.module)
         regions = take_regions(loaded.module)
         calls = resolve_calls(loaded.module)
         check_static(calls)

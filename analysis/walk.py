@@ -15,9 +15,9 @@ from jaxlib.mlir import ir
 from toast.analysis.argument_names import argument_names, dictionaries, name_in
 from toast.analysis.builder import build_program
 from toast.analysis.calls import CALLS, Calls, callee_of
-from toast.analysis.chosen_branches import BRANCHING
 from toast.analysis.errors import InvalidModule
 from toast.analysis.facts import Stated
+from toast.analysis.operations import BRANCHING
 from toast.analysis.program import (
     BRANCH_END,
     CASE_END,

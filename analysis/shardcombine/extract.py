@@ -9,15 +9,33 @@ from typing import Any
 import jaxlib
 from jaxlib.mlir import ir
 
-from toast.analysis.chosen_branches import CONTROL
-from toast.analysis.operations import BEYOND_OPERANDS
+from toast.analysis.operations import CONTROL
 from toast.analysis.shardcombine.numbers import known_dtype
 
 _VERSION = "1"
 """Part of every key: raise it when the search learns something, and old findings are redone."""
 _ANNOTATIONS = ("sdy.sharding_rule", "sdy.sharding", "mhlo.sharding", "mhlo.frontend_attributes")
 _DIALECTS = ("stablehlo.", "chlo.")
-_NEVER = BEYOND_OPERANDS | CONTROL
+_RANDOM = frozenset({"stablehlo.rng", "stablehlo.rng_bit_generator"})
+_CROSS_DEVICE = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "all_gather",
+        "all_reduce",
+        "all_to_all",
+        "collective_broadcast",
+        "collective_permute",
+        "cross-replica-sum",
+        "partition_id",
+        "reduce_scatter",
+        "replica_id",
+    )
+)
+_EFFECTS = frozenset(
+    f"stablehlo.{name}"
+    for name in ("infeed", "outfeed", "send", "recv", "create_token", "after_all")
+)
+_NEVER = _RANDOM | _CROSS_DEVICE | _EFFECTS | CONTROL | {"func.call"}
 _TARGETS = frozenset({"mhlo.erf", "mhlo.topk"})
 """Custom calls that XLA itself expands on every backend; any other could do anything."""
 

@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tests.modules import program_of
-from toast.analysis.flatten import flatten
+from toast.analysis.chosen_branches import take_chosen_branches
 from toast.analysis.forms import decode
 from toast.analysis.program import CASE_END, Program
 
@@ -28,9 +28,9 @@ CLAMPED = """
   %high = stablehlo.constant dense<2> : tensor<i32>
   %i = stablehlo.clamp %low, %n, %high : tensor<i32>
 """
-CONVERTED = """
-  %n = stablehlo.constant dense<{index}> : tensor<i64>
-  %i = stablehlo.convert %n : (tensor<i64>) -> tensor<i32>
+FLAG = """
+  %n = stablehlo.constant dense<{flag}> : tensor<i1>
+  %i = stablehlo.convert %n : (tensor<i1>) -> tensor<i32>
 """
 
 
@@ -70,12 +70,12 @@ def run(module: ir.Module) -> np.ndarray[Any, Any]:
     return np.array(found)
 
 
-@given(st.sampled_from([CONSTANT, CLAMPED, CONVERTED]), st.integers(-3, 5))
+@given(st.sampled_from([CONSTANT, CLAMPED, FLAG]), st.integers(-3, 5))
 def test_the_branch_is_the_one_that_runs(form: str, index: int) -> None:
-    text = switch(form.format(index=index)).encode()
+    text = switch(form.format(index=index, flag=str(index > 0).lower())).encode()
     module = decode(text).module
     with module.context:
-        flatten(module)
+        take_chosen_branches(module)
         assert module.operation.verify()
     assert "stablehlo.case" not in str(module)
     np.testing.assert_array_equal(run(module), run(decode(text).module))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from toast.analysis.chosen_branches import BRANCHING
+from toast.analysis.operations import BRANCHING
 
 WHILE = "stablehlo.while"
 _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})

@@ -9,7 +9,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.recompute.ops import Read, may_run_twice, reads
+from toast.analysis.operations import may_run_twice
+from toast.recompute.ops import Read, reads
 
 OUTSIDE = -1
 """Where the arguments of a block are made, and what comes from around it."""

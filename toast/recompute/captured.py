@@ -11,9 +11,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.chosen_branches import BRANCHING
-
-_HOLDERS = BRANCHING | {"stablehlo.while"}
+from toast.analysis.operations import CONTROL
 
 
 def sink_constants(module: ir.Module) -> None:
@@ -29,7 +27,7 @@ def _sink(constant: Any, user: Any, operand: int) -> None:
     anchor = user
     while anchor.block != constant.block:
         above = anchor.parent.operation
-        if above.name in _HOLDERS:
+        if above.name in CONTROL:
             copy = constant.clone(ip=ir.InsertionPoint(anchor))
             user.operands[operand] = copy.results[0]
             return

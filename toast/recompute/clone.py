@@ -7,8 +7,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from toast.analysis.operations import operations_within
 from toast.recompute.names import named_again
-from toast.recompute.ops import inner_ops
 
 
 def clone(ops: Iterable[ir.Operation], before: ir.Operation, instead: dict[Any, Any]) -> int:
@@ -20,7 +20,7 @@ def clone(ops: Iterable[ir.Operation], before: ir.Operation, instead: dict[Any, 
     with ir.InsertionPoint(before):
         for op in ops:
             copy = op.operation.clone()
-            for one in (copy.operation, *inner_ops(copy.operation)):
+            for one in (copy.operation, *operations_within(copy.operation)):
                 one.location = named_again(one.location)
                 for index, value in enumerate(one.operands):
                     if value in instead:

@@ -8,7 +8,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.calls import Calls, calls_in, inline
-from toast.recompute.ops import inner_ops
+from toast.analysis.operations import operations_within
 
 _LINE = re.compile(r'"([^"]+)":(\d+):\d+')
 _FORWARD = "jvp("
@@ -46,7 +46,7 @@ def flatten_with_names(calls: Calls) -> ir.Operation:
             outer = call.location
             known: dict[Any, Any] = {}
             for op in inline(call, calls.functions[callee]):
-                for one in (op, *inner_ops(op)):
+                for one in (op, *operations_within(op)):
                     own = one.location
                     if own.attr not in known:
                         known[own.attr] = _within(own, outer)

@@ -1,4 +1,4 @@
-"""What recomputation asks of single ops: what they read, and whether they may run twice."""
+"""What recomputation asks of single ops and values: what is read, and how large it is."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from toast.analysis.operations import operations_within
 from toast.analysis.types import itemsize
-
-_DIALECTS = ("stablehlo.", "sdy.", "chlo.")
-_ONCE = frozenset(
-    f"stablehlo.{name}"
-    for name in ("rng", "infeed", "outfeed", "send", "recv", "create_token", "after_all")
-)
-"""Ops that do not make the same of the same operands, or do more than make something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +27,9 @@ def reads(op: ir.Operation) -> Iterator[Read]:
     """Everything that an op and the ops of its regions read, what they make themselves included."""
     for index, value in enumerate(op.operands):
         yield Read(op, index, value)
-    for inner in inner_ops(op):
+    for inner in operations_within(op):
         for index, value in enumerate(inner.operands):
             yield Read(inner, index, value)
-
-
-def inner_ops(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The ops of an op's regions, at any depth."""
-    for region in op.regions:
-        for block in region.blocks:
-            for view in block.operations:
-                yield view.operation
-                yield from inner_ops(view.operation)
-
-
-def may_run_twice(op: ir.Operation) -> bool:
-    """Whether an op makes the same a second time and does nothing else."""
-    return all(_is_pure(one) for one in (op, *inner_ops(op)))
-
-
-def _is_pure(op: ir.Operation) -> bool:
-    if op.name in _ONCE or not op.name.startswith(_DIALECTS):
-        return False
-    if op.name == "stablehlo.custom_call" and "has_side_effect" in op.attributes:
-        return not op.attributes["has_side_effect"].value
-    return True
 
 
 def is_weight_product(op: ir.Operation) -> bool:

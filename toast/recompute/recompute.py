@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 
 from toast.analysis.argument_names import argument_names
 from toast.analysis.calls import resolve_calls
-from toast.recompute.dead import sweep
+from toast.analysis.dead_code import sweep
 from toast.recompute.directions import Directions
 from toast.recompute.find import Finder, Group
 from toast.recompute.names import flatten_with_names

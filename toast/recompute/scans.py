@@ -15,12 +15,13 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from toast.analysis.operations import may_run_twice
 from toast.recompute.block import OUTSIDE, BlockOps
 from toast.recompute.clone import clone
 from toast.recompute.constants import constant, zeros
 from toast.recompute.loops import Added, Loop, Stack, terminator
 from toast.recompute.names import words_for
-from toast.recompute.ops import is_weight_product, may_run_twice, shape_of, size_of
+from toast.recompute.ops import is_weight_product, shape_of, size_of
 from toast.recompute.policy import GroupAccount, Policy
 
 _RETURN = "stablehlo.return"

@@ -15,12 +15,13 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from toast.analysis.operations import may_run_twice
 from toast.recompute.block import OUTSIDE, BlockOps
 from toast.recompute.clone import clone
 from toast.recompute.directions import Direction
 from toast.recompute.layers import RepeatedLayers
 from toast.recompute.names import words_for
-from toast.recompute.ops import Read, is_weight_product, may_run_twice, size_of
+from toast.recompute.ops import Read, is_weight_product, size_of
 from toast.recompute.policy import GroupAccount, Policy
 
 _SPREADING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.convert", "stablehlo.reshape"})

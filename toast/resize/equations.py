@@ -16,7 +16,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from toast.analysis.chosen_branches import BRANCHING
+from toast.analysis.operations import CONTROL
 from toast.analysis.rules import RULE, Rule, RuleReader, own_rule
 from toast.analysis.trips import TripCounter
 from toast.resize.constants import can_resize
@@ -94,7 +94,7 @@ class Equations:
                 continue
             made = [self._define(value) for value in op.results]
             given = [self.values[value] for value in op.operands]
-            if not any(made) and not any(given) and not _has_blocks(name):
+            if not any(made) and not any(given) and name not in CONTROL:
                 continue
             handler = _HANDLERS.get(name, Equations._ruled)
             handler(self, op, given, made)
@@ -349,11 +349,6 @@ _HANDLERS: dict[str, Handler] = {
     "stablehlo.slice": Equations._slice,
     "stablehlo.while": Equations._while,
 }
-
-
-def _has_blocks(name: str) -> bool:
-    """Whether an op has blocks of the program within."""
-    return name == "stablehlo.while" or name in BRANCHING
 
 
 def last(block: Any) -> Any:

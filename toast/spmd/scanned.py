@@ -16,12 +16,12 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 from jaxlib.mlir.dialects import stablehlo as hlo
 
+from toast.analysis.dead_code import sweep
 from toast.analysis.errors import InvalidRequest
 from toast.microbatch.blocked import described
 from toast.microbatch.colour import shape_of
 from toast.microbatch.tree import read_node
 from toast.recompute.constants import constant, zeros
-from toast.recompute.dead import sweep
 from toast.recompute.integers import number
 from toast.recompute.loops import Added, Loop, terminator
 

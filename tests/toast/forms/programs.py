@@ -44,13 +44,28 @@ module {
   }
 }
 """
-BRANCH = b"""
+UNREAD_REGION = REGION.replace(
+    b"%c = stablehlo.tanh %b : tensor<8x16xf32>",
+    b"""%i = stablehlo.constant dense<0> : tensor<i32>
+    %c = "stablehlo.case"(%i) ({
+      stablehlo.return %x : tensor<8x16xf32>
+    }, {
+      %d = stablehlo.tanh %b : tensor<8x16xf32>
+      stablehlo.return %d : tensor<8x16xf32>
+    }) : (tensor<i32>) -> tensor<8x16xf32>""",
+)
+"""The region is read by a branch that never runs."""
+_USES_CHOSEN = b"""
 func.func public @main(%x: tensor<8x16xf32>, %y: tensor<16x8xf32>) -> tensor<8x8xf32> {
   %a = call @chosen(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
   %b = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0]
     : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
   return %b : tensor<8x8xf32>
 }
+"""
+BRANCH = (
+    _USES_CHOSEN
+    + b"""
 func.func private @chosen(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   %unread = stablehlo.abs %x : tensor<8x16xf32>
   %i = stablehlo.constant dense<1> : tensor<i32>
@@ -64,15 +79,13 @@ func.func private @chosen(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   return %a : tensor<8x16xf32>
 }
 """
-BRANCH_CHOSEN = b"""
-func.func public @main(%x: tensor<8x16xf32>, %y: tensor<16x8xf32>) -> tensor<8x8xf32> {
-  %a = call @chosen(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
-  %b = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0]
-    : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
-  return %b : tensor<8x8xf32>
-}
+)
+BRANCH_CHOSEN = (
+    _USES_CHOSEN
+    + b"""
 func.func private @chosen(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   %a = stablehlo.tanh %x : tensor<8x16xf32>
   return %a : tensor<8x16xf32>
 }
 """
+)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.examples.variants import TINY, Variant, module_of
 from tests.libraries.corpus import SET_GROUPS, kept
-from tests.toast.forms.programs import BRANCH, BRANCH_CHOSEN, REGION, TWICE
+from tests.toast.forms.programs import BRANCH, BRANCH_CHOSEN, REGION, TWICE, UNREAD_REGION
 from tests.toast.forms.stripped import stripped
 from tests.toast.planned import gemma_text, request
 from toast.pipeline.plan_module import make_plan
@@ -79,3 +79,10 @@ def test_regions_and_constraints_of_the_module_come_back() -> None:
     before, after = map(without_places, modules(REGION))
     assert before == after
     assert "sdy.manual_computation" in after
+
+
+def test_a_region_that_nothing_reads_goes() -> None:
+    assert "stablehlo.case" in stripped(UNREAD_REGION)
+    _, after = modules(UNREAD_REGION)
+    assert "sdy.manual_computation" not in after
+    assert "stablehlo.case" not in after

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.calls import CALLS, functions_of
+from toast.analysis.calls import CALLS
 from toast.analysis.chosen_branches import take_chosen_branches
 from toast.analysis.facts import MHLO, SDY, keys
 from toast.analysis.forms import decode
@@ -62,7 +62,7 @@ def annotated(
     """The module in `data`, from which `source` was read, with a plan written into it."""
     module, program = decode(data).module, source.program
     with module.context, ir.Location.unknown():
-        take_chosen_branches(functions_of(module).values())
+        take_chosen_branches(module)
         sites = Sites(module)
         assert sites.ops == program.ops, "the module is read otherwise than the program was"
         edits = _edits(source, sites, specs, constraints, kept)

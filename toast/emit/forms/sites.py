@@ -15,8 +15,8 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from toast.analysis.calls import callee_of, functions_of
-from toast.analysis.chosen_branches import BRANCHING
 from toast.analysis.manual import MANUAL
+from toast.analysis.operations import BRANCHING
 
 LOOP = "stablehlo.while"
 Path = tuple[int, ...]

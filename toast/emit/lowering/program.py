@@ -16,10 +16,10 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from toast.analysis.chosen_branches import BRANCHING
 from toast.analysis.errors import UnsupportedModule
 from toast.analysis.load import Source
 from toast.analysis.manual import ManualRegion
+from toast.analysis.operations import BRANCHING
 from toast.analysis.program import ARGUMENT, BRANCH_END, CASE_END, CONSTRAINT, LOOP_BEGIN, RETURN
 from toast.costmodel.resolved import ResolvedPlan
 from toast.emit.lowering.loop_sums import find_loop_sums
